@@ -133,6 +133,19 @@ pub struct Args {
     #[arg(long, env = "HELMOPS_MIN_POLLING_INTERVAL", default_value = "5s", value_name = "DURATION", value_parser = interval)]
     pub min_polling_interval: Duration,
 
+    /// With the bundle controller: time after which a Content is deleted that nothing refers to any more
+    #[arg(long, env = "HELMOPS_CONTENT_GRACE_PERIOD", default_value = "1h", value_name = "DURATION", value_parser = grace)]
+    pub content_grace_period: Duration,
+
+    /// With the bundle controller: bytes that Contents may take together, in etcd; those of one namespace at most half of it
+    #[arg(
+        long,
+        env = "HELMOPS_CONTENT_SIZE",
+        default_value = "512Mi",
+        value_name = "QUANTITY"
+    )]
+    pub content_size: Quantity,
+
     /// Expose Fleet's own metrics of each HelmOp; their number grows with the number of HelmOps
     #[arg(
         long,
@@ -277,6 +290,16 @@ fn interval(text: &str) -> Result<Duration, String> {
 fn namespace(text: &str) -> Result<String, String> {
     names::namespace(text).map_err(str::to_owned)?;
     Ok(text.to_owned())
+}
+
+/// The Bundle that a Content is written for follows within this time.
+const MIN_GRACE: Duration = Duration::from_secs(5);
+
+fn grace(text: &str) -> Result<Duration, String> {
+    match timeout(text)? {
+        grace if grace < MIN_GRACE => Err(format!("must be at least {}s", MIN_GRACE.as_secs())),
+        grace => Ok(grace),
+    }
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {

@@ -10,6 +10,7 @@ use kube::Client;
 
 use crate::{
     bundle::GateResponses,
+    content::ContentStorage,
     helmop::{Interest, UnrecordedPolls},
     import::Importing,
     metrics::Metrics,
@@ -44,6 +45,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// The retry state of all objects.
     pub retries: Retries,
+    /// What stores charts in the management cluster.
+    pub contents: ContentStorage,
     /// The imports of clusters, if this process does that.
     pub importing: Option<Importing>,
     pub min_polling_interval: Duration,

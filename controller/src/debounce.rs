@@ -38,7 +38,7 @@ pub fn of(work: &Work, stores: &Stores) -> Duration {
         Work::HelmOp(key) => same_name_as(key),
         Work::Bundle(key) => key.clone(),
         Work::Cluster(key) => return of_cluster(key, stores),
-        Work::Schedule(_) => return PROGRESS,
+        Work::Schedule(_) | Work::Contents => return PROGRESS,
         // A cluster administrator waits.
         Work::Import(_) | Work::Token(_) | Work::Registrations(_) => return MIN,
     };

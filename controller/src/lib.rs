@@ -11,6 +11,7 @@
 //!            │                       apply, for each │
 //!            │                       cluster         │
 //!            └───────────────────────────────────────┘
+//! Charts with `deliver: Content` ─► Contents, which agents read; and their collection
 //! Clusters ─► namespace and account of each, its status: counts, and whether its Schedules let it be changed now
 //! Clusters with a kubeconfig ─► the agent on the cluster that it opens
 //! Schedules ─► their status
@@ -24,12 +25,14 @@ mod api_server;
 mod args;
 mod bundle;
 mod cluster;
+mod content;
 mod context;
 mod debounce;
 mod fleet_metrics;
 mod helmop;
 mod import;
 mod loops;
+mod memory;
 mod metrics;
 mod notice_metrics;
 mod own_status;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bundle::Bundles,
     cluster::Clusters,
+    content,
     context::Context,
     debounce,
     helmop::{self, HelmOps},
@@ -86,6 +87,7 @@ fn forget_failures(work: &Work, context: &Context) {
         Work::Schedule(key) => context.retries.schedules.forget(key),
         Work::Token(key) => context.retries.tokens.forget(key),
         Work::Registrations(workspace) => context.retries.registrations.forget(workspace),
+        Work::Contents => {}
     }
 }
 
@@ -131,13 +133,15 @@ async fn reconcile(work: Work, permit: WorkerPermit, context: Arc<Context>) -> R
             }
             None => None,
         },
+        (Work::Contents, Some(stores)) => Some(Box::pin(content::collect(context, stores)).await),
         (
             Work::Bundle(_)
             | Work::Cluster(_)
             | Work::Import(_)
             | Work::Schedule(_)
             | Work::Token(_)
-            | Work::Registrations(_),
+            | Work::Registrations(_)
+            | Work::Contents,
             None,
         ) => None,
     }

@@ -17,6 +17,11 @@ pub const HELMOPS: Controller = Controller {
             Reason::APIError,
             Reason::DecodeError,
             Reason::MemoryExceeded,
+            Reason::ChartTooLarge,
+            Reason::ContentUnsupported,
+            Reason::InvalidContent,
+            Reason::InvalidChart,
+            Reason::DigestMismatch,
         ];
         delivery.into_iter().chain(resolution_failures()).collect()
     },
@@ -49,6 +54,12 @@ pub const IMPORTS: Controller = Controller {
             Reason::Importing,
         ]
     },
+};
+
+/// The loop of Contents, which deletes those that are not used any more.
+pub const CONTENTS: Controller = Controller {
+    label: "content",
+    failures: || vec![Reason::APIError, Reason::DecodeError],
 };
 
 /// The loop of Schedules, which writes their status.
@@ -132,6 +143,7 @@ impl Metrics {
             CLUSTERS,
             IMPORTS,
             SCHEDULES,
+            CONTENTS,
             REGISTRATION_TOKENS,
             REGISTRATIONS,
         ];
@@ -176,9 +188,10 @@ impl Metrics {
 mod tests {
     use std::{collections::BTreeSet, iter::successors};
 
+    use helm_archive::ArchiveError;
     use helmops_api::{NamespacedName, Unusable};
     use helmops_core::bundle::{Lookup, MissingVersion, OwnershipConflict};
-    use helmops_fetch::ResolveError;
+    use helmops_fetch::{DigestMismatch, DownloadError, Origin, ResolveError};
     use helmops_join::{
         customization::InvalidAgentOption,
         import::{kubeconfig::KubeconfigError, plan::Refusal},
@@ -193,6 +206,7 @@ mod tests {
     use crate::{
         bundle::DeliveryError,
         cluster::ClusterError,
+        content::{ContentError, OverQuota},
         helmop::ReconcileError,
         import::{ImportError, TargetError, TargetFailure},
         watch::MissingKey,
@@ -239,8 +253,39 @@ mod tests {
                 })),
                 Error::Unresolved(_) => Error::Bundle(call()),
                 Error::Bundle(_) => Error::HelmOp(call()),
-                Error::HelmOp(_) => return None,
+                Error::HelmOp(_) => Error::Content(Box::new(ContentError::Unsupported)),
+                Error::Content(error) => Error::Content(Box::new(after(error)?)),
             })
+        })
+    }
+
+    /// The error of a content that follows on another one.
+    fn after(error: &ContentError) -> Option<ContentError> {
+        use ContentError as Error;
+        let url = String::new;
+        let too_large = |limit| ArchiveError::TooLarge { limit };
+        Some(match error {
+            Error::Unsupported => Error::Download(Box::new(DownloadError::Deadline { seconds: 0 })),
+            Error::Download(error) if matches!(**error, DownloadError::Deadline { .. }) => {
+                Error::Download(Box::new(DownloadError::Digest(DigestMismatch {
+                    url: url(),
+                    origin: Origin::Recorded,
+                    expected: url(),
+                    actual: url(),
+                })))
+            }
+            Error::Download(_) => Error::chart(&url(), ArchiveError::NoChartYaml.into()),
+            Error::Invalid { .. } => Error::chart(&url(), too_large(0).into()),
+            Error::TooLarge { .. } => Error::Memory {
+                url: url(),
+                needed: 0,
+                limit: 0,
+            },
+            Error::Memory { .. } => Error::Busy,
+            Error::Busy => Error::full("", OverQuota::default()),
+            Error::Full { .. } => Error::Foreign(url()),
+            Error::Foreign(_) => Error::Api(call()),
+            Error::Api(_) => return None,
         })
     }
 

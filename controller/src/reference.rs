@@ -10,7 +10,7 @@ use helmops_model::condition::ConditionType;
 use helmops_process::reference::page;
 use helmops_trace::TraceMetrics;
 
-use crate::{Args, fleet_metrics, metrics::Metrics, notice_metrics};
+use crate::{Args, content, fleet_metrics, metrics::Metrics, notice_metrics, watch::Contents};
 
 /// Flags and metrics of the controller in Markdown.
 ///
@@ -41,5 +41,6 @@ fn metrics_of_helmops() -> String {
     let mut text = String::new();
     fleet_metrics::expose(&store, &mut text);
     notice_metrics::expose(&store, &mut text);
+    content::expose(&Contents::default(), &mut text);
     text
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use helmops_fetch::{FetchMetrics, MemoryBounds, Resolver};
+use helmops_fetch::{FetchMetrics, Resolver};
 use helmops_kube::{
     configuration,
     lease::{LeaseName, shard_lease},
@@ -21,11 +21,13 @@ use tokio_util::task::TaskTracker;
 use crate::{
     args::Args,
     bundle::GateResponses,
+    content::{self, ContentStorage},
     context::{Context, Retries},
     fleet_metrics,
     helmop::{Interest, UnrecordedPolls},
     import::Importing,
     loops,
+    memory::MemoryParts,
     metrics::Metrics,
     notice_metrics,
     own_status::OwnStatus,
@@ -50,14 +52,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let memory_limit = args.memory_limit.unwrap_or_else(MemoryLimit::detected);
     let agents = args.agents(Timestamp::now())?;
     let importing = importing(&args, agents.as_ref())?;
-    let stores = Stores::new(agents, StoreBudget::new("controller", memory_limit.bytes() / 2));
-    let mut exposers = Vec::<Arc<MetricsWriter>>::new();
-    let helmops = stores.helmops.clone();
-    exposers.push(Arc::new(move |text| notice_metrics::expose(&helmops, text)));
-    if args.fleet_metrics {
-        let helmops = stores.helmops.clone();
-        exposers.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
-    }
+    let memory = MemoryParts::of(memory_limit.bytes(), args.cache_size(), agents.is_some());
+    let stores = Stores::new(agents, StoreBudget::new("controller", memory.objects));
+    let exposers = exposers(&args, &stores);
     serve_metrics_and_probes(&args.process, &registry, exposers, &health, &mut supervisor).await?;
 
     let config = configuration("helmops-controller", args.kubeconfig.as_deref()).await?;
@@ -81,7 +78,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let tracer = args
         .traces
         .start("helmops-controller", instance, &registry, &mut supervisor)?;
-    let bounds = MemoryBounds::of(memory_limit.bytes(), args.cache_size());
+    let bounds = memory.responses;
     let (events, event_writer) = events::queue(metrics.reconciles.dropped_events.clone());
     let scope = args.scope();
     let lists = stores.lists.clone();
@@ -106,6 +103,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         tracer,
         metrics,
         retries: Retries::default(),
+        contents: ContentStorage::new(
+            memory.contents,
+            args.content_size.bytes(),
+            args.content_grace_period,
+        ),
         importing,
         min_polling_interval: args.min_polling_interval,
         own_status: OwnStatus::new(lists.helmops),
@@ -139,6 +141,22 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     work.close();
     supervisor.run(signals).await?;
     Ok(())
+}
+
+/// What writes the metrics that are computed from the caches.
+fn exposers(args: &Args, stores: &Stores) -> Vec<Arc<MetricsWriter>> {
+    let helmops = stores.helmops.clone();
+    let mut exposers = Vec::<Arc<MetricsWriter>>::new();
+    exposers.push(Arc::new(move |text| notice_metrics::expose(&helmops, text)));
+    if let Some(delivery) = &stores.delivery {
+        let contents = delivery.contents.clone();
+        exposers.push(Arc::new(move |text| content::expose(&contents, text)));
+    }
+    if args.fleet_metrics {
+        let helmops = stores.helmops.clone();
+        exposers.push(Arc::new(move |text| fleet_metrics::expose(&helmops, text)));
+    }
+    exposers
 }
 
 /// The imports of clusters, if this process does that.

@@ -1,4 +1,4 @@
-//! The items of the workqueue: keys of HelmOps, Bundles, Clusters, Schedules and tokens, and workspaces.
+//! The items of the workqueue: keys of HelmOps, Bundles, Clusters, Schedules and tokens, workspaces, and all Contents together.
 
 use helmops_api::{Bundle, Cluster, ClusterRegistrationToken, Decoded, HelmOp, Schedule};
 use helmops_runtime::queue;
@@ -30,6 +30,8 @@ pub enum Work {
     Schedule(ScheduleKey),
     /// Make its Secret, or delete it.
     Token(TokenKey),
+    /// Delete the Contents that nothing refers to any more.
+    Contents,
     /// Decide about the ClusterRegistrations of this namespace, one after the other.
     Registrations(String),
 }
@@ -43,6 +45,7 @@ impl queue::QueueKey for Work {
             Self::Schedule(key) => &key.namespace,
             Self::Token(key) => &key.namespace,
             Self::Registrations(workspace) => return workspace,
+            Self::Contents => return "",
         };
         namespace.as_deref().unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use helmops_runtime::{
 };
 use thiserror::Error;
 
-use crate::watch::MissingKey;
+use crate::{content::ContentError, watch::MissingKey};
 
 /// Why a HelmOp could not be reconciled.
 #[derive(Debug, Error)]
@@ -46,6 +46,9 @@ pub enum ReconcileError {
     /// Repositories have been requested too often for this HelmOp.
     #[error("rate limit of this HelmOp reached: its repository is requested again in {0:?}")]
     TooSoon(Duration),
+    /// A chart is not in the management cluster.
+    #[error(transparent)]
+    Content(Box<ContentError>),
     /// A version that the Bundle needs was not resolved.
     #[error(transparent)]
     Unresolved(MissingVersion),
@@ -75,6 +78,7 @@ impl ClassifiedError for ReconcileError {
             Self::RancherCa(_) => classified(Reason::InvalidSecret, Class::Permanent),
             Self::Interrupted(error) => error.classify(),
             Self::TooSoon(wait) => classified(Reason::Progressing, Class::Postponed(*wait)),
+            Self::Content(error) => error.classify(),
             Self::Unresolved(_) => classified(Reason::Progressing, Class::TRANSIENT),
             Self::Bundle(error) | Self::HelmOp(error) => error.classify(),
         }
@@ -186,6 +190,11 @@ mod tests {
                 ReconcileError::TooSoon(wait),
                 Reason::Progressing,
                 Class::Postponed(wait),
+            ),
+            (
+                ReconcileError::Content(Box::new(ContentError::Unsupported)),
+                Reason::ContentUnsupported,
+                Class::Permanent,
             ),
             (
                 ReconcileError::Unresolved(MissingVersion(lookup)),

@@ -1,12 +1,14 @@
 //! The HelmOp loop: writes the Bundle of each HelmOp.
 //!
 //! ```text
-//! observe ─► accept ─► poll_plan ─► versions ─► plan ─► apply the Bundle ─► update the status
-//! (caches)   valid?    is a poll    recorded,   what to
-//!                      due?         or resolved write?
+//! observe ─► accept ─► poll_plan ─► versions ─► content ─► plan ─► apply the Bundle ─► update the status
+//! (caches)   valid?    is a poll    recorded,   stored, if what to
+//!                      due?         or resolved that is    write?
+//!                                               wanted
 //! ```
 
 mod apply;
+mod content;
 mod error;
 mod interest;
 mod observe;

@@ -9,7 +9,7 @@ use helmops_core::{
     policy::Policies,
     status::{self, BundleState, Polling, ReconcileOutcome},
 };
-use helmops_model::{reason::Reason, validation::FieldErrors};
+use helmops_model::{chart::delivery::Delivery, reason::Reason, validation::FieldErrors};
 use helmops_runtime::{
     error_class::ClassifiedError,
     retry_state::{Done, RetryKey},
@@ -20,6 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     REQUEST_ANNOTATIONS, apply,
+    content::{DeliverInput, deliver},
     error::ReconcileError,
     observe,
     poll_plan::{PollInput, PollPlan},
@@ -149,6 +150,10 @@ impl HelmOpReconciliation<'_> {
         polls: &PollPlan,
     ) -> Result<Applied<'v, 'a, 'b>, ReconcileError> {
         let context = self.context;
+        let recorded = match valid.delivery {
+            Delivery::Direct => Vec::new(),
+            Delivery::Content => charts.as_slice().to_vec(),
+        };
         let rancher_ca = context
             .stores
             .rancher_ca
@@ -165,8 +170,18 @@ impl HelmOpReconciliation<'_> {
         if let Some((failure, lag)) = polls.metric(result.as_ref().map(|versions| &versions.poll)) {
             context.metrics.polled(failure, lag);
         }
-        let versions = result?;
-        if versions.waited {
+        let mut versions = result?;
+        let input = DeliverInput {
+            key: self.key,
+            valid,
+            bundle: existing,
+            recorded: &recorded,
+            has_token: versions.waited,
+            rancher_ca: &rancher_ca,
+        };
+        let delivery = deliver(context, permit, input, &mut versions.charts);
+        let delivered = Box::pin(in_span("store content", delivery)).await?;
+        if versions.waited || delivered.has_waited {
             self.check_current(valid)?;
         }
         let traceparent = trace::next(&context.tracer, self.helmop, existing);
@@ -189,6 +204,9 @@ impl HelmOpReconciliation<'_> {
             (None, Some(unchanged)) => Cow::Borrowed(unchanged),
             (written, _) => Cow::Owned(written.unwrap_or_default()),
         };
+        if let Some(failure) = delivered.failure {
+            return Err(ReconcileError::Content(Box::new(failure)));
+        }
         Ok(Applied { bundle, versions })
     }
 

@@ -80,7 +80,7 @@ pub async fn versions<'v, 'a>(
             ages,
         });
     }
-    let interval = context.min_polling_interval.min(MAX_INTERVAL);
+    let interval = min_interval(context);
     let request = context.retries.helmops.request(input.key.clone(), interval);
     request.map_err(ReconcileError::TooSoon)?;
     // If a chart is resolved anyway and polling is enabled, the others are polled too: mostly that costs no request.
@@ -112,6 +112,11 @@ pub async fn versions<'v, 'a>(
         .await
         .map_err(ReconcileError::Interrupted)?;
     resolved.map_err(|error| ReconcileError::Resolve(Box::new(error)))
+}
+
+/// The time between two requests for a HelmOp that changes all the time.
+pub fn min_interval(context: &Context) -> Duration {
+    context.min_polling_interval.min(MAX_INTERVAL)
 }
 
 /// Sets the missing and the newer versions.

@@ -1,10 +1,11 @@
 //! The cache of BundleDeployments, indexed by Bundle and by the namespace of the cluster.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{BundleDeployment, Decoded, NamespacedName, labels};
-use helmops_core::{status::helmop_of, targeting::delivery::CachedDeployment};
+use helmops_content::ContentId;
+use helmops_core::{content::of_deployment, status::helmop_of, targeting::delivery::CachedDeployment};
 use helmops_kube::{
     Cache, Change, Fold, Index, ObservedVersion, Presence, key, without_absent, without_errors,
 };
@@ -61,6 +62,20 @@ impl Deployments {
         self.cache.read(|deployments, by_bundle| {
             let names = by_bundle.0.get(bundle);
             names.filter_map(|name| deployments.get(name).cloned()).collect()
+        })
+    }
+
+    /// The contents that they refer to.
+    pub fn contents(&self) -> BTreeSet<ContentId> {
+        self.cache.read(|deployments, _| {
+            let deployments = deployments
+                .iter()
+                .filter_map(|(_, deployment)| deployment.valid());
+            let ids = deployments.flat_map(|deployment| {
+                let spec = &deployment.spec;
+                of_deployment([&*spec.deployment_id, &*spec.staged_deployment_id])
+            });
+            ids.collect()
         })
     }
 

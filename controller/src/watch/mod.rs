@@ -19,6 +19,7 @@
 //! | Schedules | all | the Schedule, the Clusters in its namespace |
 //! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters |
 //! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
+//! | Contents of this controller | the content of their metadata | what deletes those that are not used; if one is gone, the HelmOps that need it |
 //! | Policies | | the Bundles in their namespace |
 //! | Secrets | nothing | with `--import-clusters`, the imports of the Clusters that name them as their kubeconfig |
 //! | ClusterRegistrationTokens, if enabled | all | the token |
@@ -29,6 +30,7 @@ mod accounts;
 mod change_filter;
 mod claims;
 mod clusters;
+mod contents;
 mod copies;
 mod deployments;
 mod options_pool;
@@ -73,6 +75,7 @@ use tokio::sync::oneshot;
 pub use self::{
     accounts::Accounts,
     clusters::{Clusters, in_namespaces},
+    contents::Contents,
     copies::Copies,
     deployments::Deployments,
     rancher_ca::{CaBundle, MissingKey, RancherCa},
@@ -144,6 +147,8 @@ pub struct DeliveryStores {
     pub clusters: Clusters,
     /// The copies of Secrets and ConfigMaps in the namespaces of clusters.
     pub copies: Copies,
+    /// The Contents that this controller has written.
+    pub contents: Contents,
     /// The accounts of agents, if this process maintains them.
     pub accounts: Option<Accounts>,
     /// Whether this process imports clusters.
@@ -186,6 +191,7 @@ impl Stores {
         let new_delivery = |agents: AgentOptions| DeliveryStores {
             clusters: Clusters::new(),
             copies: Copies::default(),
+            contents: Contents::default(),
             accounts: agents.has_accounts.then(Accounts::default),
             imports: agents.imports,
             registrations: agents.registration.map(Registrations::new),
@@ -213,6 +219,7 @@ impl Stores {
         if let Some(delivery) = &self.delivery {
             delivery.clusters.wait_until_synced().await;
             delivery.copies.wait_until_synced().await;
+            delivery.contents.wait_until_synced().await;
             if let Some(accounts) = &delivery.accounts {
                 accounts.wait_until_synced().await;
             }
@@ -274,6 +281,10 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         changes.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
         let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
         secret_changes.push(config_maps.map(Work::Bundle).boxed());
+        let of_contents = delivery.contents.watch(client, &stores.bundles);
+        // The default shard deletes those of all shards.
+        let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Contents));
+        changes.push(of_contents.filter(is_ours).boxed());
         if let Some(accounts) = &delivery.accounts {
             changes.push(accounts.watch(client).map(Work::Cluster).boxed());
         }

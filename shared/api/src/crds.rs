@@ -224,7 +224,9 @@ fn schedule() -> Value {
 
 fn content() -> Value {
     let mut crd = crd::<Content>(structural::<Content>(), None, &[AGE], true);
-    crd["spec"]["scope"] = json!("Cluster");
+    if let Some(scope) = crd.pointer_mut("/spec/scope") {
+        *scope = json!("Cluster");
+    }
     crd
 }
 

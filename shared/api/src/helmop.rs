@@ -145,6 +145,25 @@ wire! {
         /// Certificates to trust in addition to those of the system, PEM in base64. `cacerts` of the Secret counts in place of it.
         #[schemars(extend("format" = "byte"))]
         "caBundle" | nullable => ca_bundle: String,
+        /// How the charts get to the clusters.
+        "chartSource" | nullable => chart_source: Option<ChartSource>,
+    }
+}
+
+impl HelmOpSpec {
+    /// `spec.chartSource.deliver`; empty for the default.
+    pub fn deliver(&self) -> &str {
+        self.chart_source.as_ref().map_or("", |source| &source.deliver)
+    }
+}
+
+wire! {
+    /// How the charts of a HelmOp get to the clusters.
+    pub struct ChartSource: [unknown: UnknownFields] {
+        /// How an agent gets a chart: it downloads it from the repository or registry itself (`Direct`, the default), or the controller
+        /// downloads it once, and agents read it from the management cluster (`Content`).
+        #[schemars(extend("enum" = ["", "Direct", "Content"]))]
+        "deliver" | nullable => deliver: String,
     }
 }
 
@@ -209,6 +228,8 @@ wire! {
         "onDigestChange" | nullable => on_digest_change: String,
         /// The digest that the version has now, if it is another one than `digest`, which is held. Otherwise empty.
         "changedDigest" | nullable => changed_digest: String,
+        /// The ID of the Content with the files of the chart, with `spec.chartSource.deliver: Content`. Otherwise empty.
+        "content" | nullable => content: String,
     }
 }
 

@@ -84,10 +84,14 @@ keys! {
     /// removed from the Bundle when the HelmOp has them no more; others that helmops does not know stay.
     PASSED_FIELDS: Annotation on "Bundle" = "helmops.fleet.cattle.io/passed-fields";
     /// On what the controller has written, and deletes when nothing refers to it any more: `head` for the Content with the name of an ID,
-    /// `part` for one of its parts. Contents without it are Fleet's.
+    /// `part` for one of its parts. Contents without it are Fleet's. See [content](../content.md).
     CONTENT: Label on "Content" = "helmops.fleet.cattle.io/content";
     /// The number of bytes that are stored in the object.
     CONTENT_BYTES: Annotation on "Content" = "helmops.fleet.cattle.io/content-bytes";
+    /// The number of parts that the content has besides this object, which lists them.
+    CONTENT_PARTS: Annotation on "Content" = "helmops.fleet.cattle.io/content-parts";
+    /// When a HelmOp has used the content again that was there already, RFC 3339: a deletion that was decided before then fails.
+    CONTENT_USED_AT: Annotation on "Content" = "helmops.fleet.cattle.io/content-used-at";
     /// Type of a copy in the namespace of a cluster: `values`, `access` or `downstream`.
     COPY_TYPE: Label on "Secret, ConfigMap" = "helmops.fleet.cattle.io/copy-type";
     /// On a copy the object that it was copied from, in its version; on a BundleDeployment the versions of the downstream

@@ -119,6 +119,7 @@ const OF_SPEC: &[Limit] = &[
     ("minAge", Measure::Length, DURATION),
     ("semverFilter", Measure::Length, NAME),
     ("onDigestChange", Measure::Length, NAME),
+    ("chartSource.deliver", Measure::Length, NAME),
     ("helmSecretName", Measure::Length, NAME),
     ("caBundle", Measure::Length, CA_BUNDLE),
     ("targets", Measure::Items, TARGETS),

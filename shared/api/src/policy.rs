@@ -63,5 +63,7 @@ wire! {
         "allowedHelmRepoPatterns" | nullable => allowed_helm_repo_patterns: Vec<String>,
         /// Regular expressions, one of which must match the whole name of the chart. Empty allows all.
         "allowedChartPatterns" | nullable => allowed_chart_patterns: Vec<String>,
+        /// Values of `spec.chartSource.deliver` that may be used: `Direct`, `Content`. Empty allows both.
+        "allowedDelivery" | nullable => allowed_delivery: Vec<String>,
     }
 }

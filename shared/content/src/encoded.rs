@@ -53,7 +53,7 @@ impl Encoded {
     pub fn parts(&self) -> impl Iterator<Item = Content> {
         self.chunks().map(|chunk| {
             let digest = sha256(chunk);
-            self.object(self.id.part(&digest), labels::CONTENT_PART, digest, chunk)
+            object(self.id.part(&digest), labels::CONTENT_PART, digest, chunk)
         })
     }
 
@@ -62,6 +62,7 @@ impl Encoded {
     pub fn head(&self) -> Content {
         let name = self.id.to_string();
         let parts: Vec<String> = self.chunks().map(sha256).collect();
+        let count = parts.len();
         let list;
         let content = if parts.is_empty() {
             &self.compressed
@@ -69,7 +70,12 @@ impl Encoded {
             list = PartList { parts }.compressed();
             &list
         };
-        self.object(name, labels::CONTENT_HEAD, self.sha256.clone(), content)
+        let mut head = object(name, labels::CONTENT_HEAD, self.sha256.clone(), content);
+        if count > 0 {
+            let annotations = head.metadata.annotations.get_or_insert_default();
+            annotations.insert(labels::CONTENT_PARTS.to_owned(), count.to_string());
+        }
+        head
     }
 
     fn chunks(&self) -> impl Iterator<Item = &[u8]> {
@@ -78,23 +84,23 @@ impl Encoded {
             .chunks(BYTES_IN_OBJECT)
             .take(if is_split { usize::MAX } else { 0 })
     }
+}
 
-    fn object(&self, name: String, role: &str, sha256sum: String, content: &[u8]) -> Content {
-        let metadata = ObjectMeta {
-            name: Some(name),
-            labels: Some(BTreeMap::from([(labels::CONTENT.to_owned(), role.to_owned())])),
-            annotations: Some(BTreeMap::from([(
-                labels::CONTENT_BYTES.to_owned(),
-                content.len().to_string(),
-            )])),
-            ..ObjectMeta::default()
-        };
-        Content {
-            metadata: metadata.into(),
-            content: STANDARD.encode(content),
-            sha256sum,
-            ..Content::default()
-        }
+fn object(name: String, role: &str, sha256sum: String, content: &[u8]) -> Content {
+    let metadata = ObjectMeta {
+        name: Some(name),
+        labels: Some(BTreeMap::from([(labels::CONTENT.to_owned(), role.to_owned())])),
+        annotations: Some(BTreeMap::from([(
+            labels::CONTENT_BYTES.to_owned(),
+            content.len().to_string(),
+        )])),
+        ..ObjectMeta::default()
+    };
+    Content {
+        metadata: metadata.into(),
+        content: STANDARD.encode(content),
+        sha256sum,
+        ..Content::default()
     }
 }
 

@@ -57,7 +57,9 @@ impl Gunzip {
 
 impl From<io::Error> for GunzipError {
     fn from(error: io::Error) -> Self {
-        let is_limit = error.get_ref().is_some_and(|inner| inner.is::<OverLimit>());
+        let is_limit = error
+            .get_ref()
+            .is_some_and(<dyn std::error::Error + Send + Sync>::is::<OverLimit>);
         let cause = format!("it is not compressed with gzip, or damaged: {error}");
         Self { is_limit, cause }
     }

@@ -13,6 +13,7 @@
 
 #![warn(missing_docs)]
 
+mod chart;
 mod digest;
 mod encoded;
 mod error;
@@ -23,6 +24,7 @@ mod manifest;
 mod opened;
 mod resource;
 
+pub use chart::{ChartContentError, of_chart};
 pub use encoded::{BYTES_IN_OBJECT, Encoded};
 pub use error::{ContentError, PathProblem};
 pub use id::{ContentId, deployment_content};

@@ -17,7 +17,7 @@ pub struct Limits {
 
 impl Limits {
     /// Those of a chart. Helm reads archives of at most 100 MiB after decompression, and JSON escapes some characters. The largest public
-    /// charts have 3 MiB when they are compressed.
+    /// charts have 1.1 MB as archives.
     pub const CHART: Self = Self {
         compressed: 32 << 20,
         json: 128 << 20,

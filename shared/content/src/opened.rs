@@ -47,7 +47,8 @@ pub struct Assembly {
     /// The digests of the parts that are missing.
     missing: vec::IntoIter<String>,
     remaining: u64,
-    gunzip: Gunzip,
+    /// On the heap, because its state is large.
+    gunzip: Box<Gunzip>,
     limits: Limits,
 }
 
@@ -68,7 +69,7 @@ impl Assembly {
             id,
             missing: list.parts.into_iter(),
             remaining: limits.compressed,
-            gunzip: Gunzip::new(limits.json),
+            gunzip: Box::new(Gunzip::new(limits.json)),
             limits,
         })
     }

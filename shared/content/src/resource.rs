@@ -1,6 +1,6 @@
 //! A file of content.
 
-use std::io::Write;
+use std::{fmt::Display, io::Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bounded_text::excerpt;
@@ -62,7 +62,7 @@ impl Resource {
             "" => self.content.as_bytes().to_owned(),
             BASE64 => self.base64()?,
             BASE64_GZIP => self.gunzip(&self.base64()?, limits)?,
-            _ => return Err(self.broken("helmops knows only base64 and base64+gz")),
+            _ => return Err(self.broken(&"helmops knows only base64 and base64+gz")),
         };
         if decoded.len() as u64 > limits.file {
             return Err(self.too_large(limits));
@@ -77,7 +77,7 @@ impl Resource {
             .bytes()
             .filter(|byte| !matches!(byte, b'\r' | b'\n'))
             .collect();
-        STANDARD.decode(lines).map_err(|error| self.broken(error))
+        STANDARD.decode(lines).map_err(|error| self.broken(&error))
     }
 
     fn gunzip(&self, bytes: &[u8], limits: Limits) -> Result<Vec<u8>, ContentError> {
@@ -86,11 +86,11 @@ impl Resource {
         match opened {
             Ok(opened) => Ok(opened.bytes),
             Err(error) if error.is_limit => Err(self.too_large(limits)),
-            Err(error) => Err(self.broken(error.cause)),
+            Err(error) => Err(self.broken(&error.cause)),
         }
     }
 
-    fn broken(&self, cause: impl ToString) -> ContentError {
+    fn broken(&self, cause: &dyn Display) -> ContentError {
         ContentError::File {
             name: shown(&self.name),
             encoding: shown(&self.encoding),

@@ -302,9 +302,13 @@ fn whatever_is_read_or_written_has_limits() {
         .into();
     assert_eq!(limits, ["files", "file", "compressed", "json", "-"]);
 
+    let roomy = Limits {
+        compressed: 10_000,
+        ..small
+    };
     let bomb = format!(r#"{{"resources":[{{"content":"{}"}}]}}"#, "a".repeat(100_000));
     assert!(matches!(
-        open_json(&bomb, small),
+        open_json(&bomb, roomy),
         Err(ContentError::TooLarge { .. })
     ));
     for many in ["{},", "[],"] {
@@ -386,4 +390,47 @@ fn ids_are_found_in_names_and_deployment_ids() {
         assert_eq!(deployment_content(text), None, "{text}");
     }
     assert_eq!(ContentId::of_object(&format!("{id}x")), None);
+}
+
+/// The archive of a chart with these files.
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (path, content) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        tar.append_data(&mut header, path, *content).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+#[test]
+fn the_content_of_a_chart_depends_only_on_its_files() {
+    let chart: &[u8] = b"apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let of = |archive: &[u8]| of_chart(archive, "web", helm_archive::Limits::HELM, LIMITS);
+    let one = of(&archive(&[("web/Chart.yaml", chart), ("web/a.bin", &[255, 0])])).unwrap();
+    let other = of(&archive(&[
+        ("web-1.0.0/a.bin", &[255, 0]),
+        ("web-1.0.0/Chart.yaml", chart),
+    ]))
+    .unwrap();
+    assert_eq!(one, other);
+    let Opened::Whole(read) = open(&one.head(), one.id(), LIMITS).unwrap() else {
+        panic!("it is not split");
+    };
+    assert_eq!(
+        read,
+        manifest(&[("web/Chart.yaml", chart), ("web/a.bin", &[255, 0])])
+    );
+
+    let error = of(b"no archive").unwrap_err();
+    assert!(
+        matches!(error, ChartContentError::Archive(_)) && !error.is_size(),
+        "{error}"
+    );
+    let tiny = helm_archive::Limits {
+        file: 10,
+        ..helm_archive::Limits::HELM
+    };
+    let error = of_chart(&archive(&[("web/Chart.yaml", chart)]), "web", tiny, LIMITS).unwrap_err();
+    assert!(error.is_size(), "{error}");
 }

@@ -10,6 +10,7 @@
 //! | [`policy`] | whether the Policies of its namespace allow it |
 //! | [`bundle`] | from a HelmOp and the resolved versions to a Bundle |
 //! | [`status`] | what the status of each object reports |
+//! | [`content`] | which Contents nothing refers to any more |
 //! | [`registration`] | which clusters may register themselves, and what their agents get |
 //!
 //! Each module uses only modules above it, and `helmops_model`.
@@ -26,4 +27,5 @@ pub mod admit;
 pub mod policy;
 pub mod bundle;
 pub mod status;
+pub mod content;
 pub mod registration;

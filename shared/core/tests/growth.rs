@@ -18,7 +18,7 @@ use helmops_core::{
         merge::merge, targets,
     },
 };
-use helmops_model::chart::request::ChartRequest;
+use helmops_model::chart::{delivery::Delivery, request::ChartRequest};
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -81,6 +81,7 @@ fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
             .map(|target| Some(request(&target.options.helm.as_ref()?.version)))
             .collect(),
         polling: None,
+        delivery: Delivery::Direct,
     }
 }
 

@@ -294,7 +294,7 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
-        let access = self.access().await?;
+        let access = self.access().await.map_err(ResolveError::Secret)?;
         match request.source() {
             ChartSource::Archive { .. } => Ok(None),
             ChartSource::Oci { repo } => {
@@ -319,8 +319,55 @@ impl ChartResolver<'_> {
         }
     }
 
+    /// Downloads the archive of a chart of the HelmOp to `output`, in a version that was resolved. After an error the content of the output is
+    /// of no use.
+    ///
+    /// # Errors
+    /// If the chart cannot be fetched, has another digest than the version, or more than `limit` bytes, or cannot be written.
+    pub async fn download<W: Write + Send + 'static>(
+        &mut self,
+        request: &ChartRequest<'_>,
+        version: &ChartVersion,
+        limit: u64,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let deadline = self.deadline.clone();
+        let download = Box::pin(deadline.run(self.download_unlimited(request, version, limit, output))).await;
+        download.unwrap_or_else(|DeadlineExceeded| {
+            Err(DownloadError::Deadline {
+                seconds: TIME_LIMIT.as_secs(),
+            })
+        })
+    }
+
+    async fn download_unlimited<W: Write + Send + 'static>(
+        &mut self,
+        request: &ChartRequest<'_>,
+        version: &ChartVersion,
+        limit: u64,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let Self {
+            resolver, context, ..
+        } = *self;
+        let sources = Sources {
+            http: &resolver.http,
+            repositories: &resolver.repositories,
+            registries: &resolver.registries,
+        };
+        let chart = ChartDownload {
+            source: request.source(),
+            version: &version.version,
+            is_resolved: true,
+            expected_digest: &version.digest,
+            limit,
+        };
+        let access = self.access().await?;
+        download::download(sources, access, context.interest, chart, output).await
+    }
+
     /// The credentials and the trust. The Secret is read once, before the first request to a repository.
-    async fn access(&mut self) -> Result<&Access, ResolveError> {
+    async fn access(&mut self) -> Result<&Access, SecretError> {
         let Self {
             resolver,
             context,
@@ -343,7 +390,7 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
-        let access = self.access().await?;
+        let access = self.access().await.map_err(ResolveError::Secret)?;
         let query = PollQuery {
             request: &request.version,
             deployed,
@@ -382,7 +429,7 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
-        let access = self.access().await?;
+        let access = self.access().await.map_err(ResolveError::Secret)?;
         match request.source() {
             // An archive has no versions, and is never resolved.
             ChartSource::Archive { .. } => Ok(ChartVersion::default()),
@@ -412,7 +459,7 @@ async fn read_access(
     context: ResolveContext<'_>,
     helmop: &HelmOp,
     chart: &ChartRequest<'_>,
-) -> Result<(Access, Reservation), ResolveError> {
+) -> Result<(Access, Reservation), SecretError> {
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     let own = ca_bundle(&helmop.spec.ca_bundle, OWN_CA_BUNDLE);
     let source = AccessSource {
@@ -427,8 +474,7 @@ async fn read_access(
         },
     };
     // Waits for the API server do not count for the deadline either.
-    let reading = excluded(resolver.access(context.client, source)).await;
-    let (mut access, memory) = reading.map_err(ResolveError::Secret)?;
+    let (mut access, memory) = excluded(resolver.access(context.client, source)).await?;
     access.origin = access::repository_origin(chart.repo, access.plain_http);
     Ok((access, memory))
 }

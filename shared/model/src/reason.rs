@@ -71,6 +71,8 @@ reasons! {
         InvalidPollingInterval: "Use a Go duration such as `15m`, or `0s` to disable polling.",
         /// The minimum age of a version is not a duration.
         InvalidMinAge: "Use a Go duration such as `24h` or `72h`, or remove it.",
+        /// `spec.chartSource.deliver` is unknown, or cannot be used for the chart.
+        InvalidDelivery: "Use `Direct` or `Content`; with `Content`, name the chart in a repository or registry instead of the URL of an archive.",
         /// The name of the HelmOp, or a name that it refers to, is one that Kubernetes does not allow.
         InvalidName: "Use lower case letters, digits, `-` and `.`, as the message says for the field.",
         /// The release name is one that Helm does not allow.
@@ -151,6 +153,14 @@ reasons! {
         StorageError: "Free space on the volume of the agent, or make its cache smaller. It is retried with backoff.",
     }
     DELIVERY "Delivery: the Bundle or a BundleDeployment is not written" {
+        /// The chart has too many files or bytes to be kept in the management cluster (`spec.chartSource.deliver: Content`).
+        ChartTooLarge: "Publish a smaller chart, raise the memory of the controller if the message names it, or use `spec.chartSource.deliver: Direct`.",
+        /// The charts in the management cluster take as many bytes as they may, in total or for the namespace.
+        ContentQuotaExceeded: "Delete HelmOps with `spec.chartSource.deliver: Content`, raise `--content-size` of the controller, or use `spec.chartSource.deliver: Direct`.",
+        /// `spec.chartSource.deliver: Content` needs the bundle controller of helmops.
+        ContentUnsupported: "Run the controller with `--controllers=helmop,bundle`, see [standalone.md](standalone.md), or use `spec.chartSource.deliver: Direct`.",
+        /// A Content object of the management cluster cannot be used: it was changed, or belongs to something else.
+        InvalidContent: "Delete the Content that the message names; it is written again.",
         /// A Bundle of that name exists and belongs to something else.
         BundleConflict: "Rename the HelmOp, or delete the Bundle or its owner.",
         /// The Bundle contains files, which helmops does not deploy.

@@ -1,6 +1,7 @@
 //! helmops without Fleet: from Bundles to clusters.
 
 mod clusters;
+mod content;
 mod behind;
 mod gates;
 mod rollback;

@@ -52,6 +52,14 @@ fn chart_forms(table: &mut Table) {
             &[version, "tarball chart with a non-empty version field"],
         );
     }
+    let mut spec = with_helm(json!({ "chart": archive }));
+    spec["chartSource"] = json!({ "deliver": "Content" });
+    table.spec(
+        &spec,
+        "spec.chartSource.deliver",
+        "InvalidDelivery",
+        &["Invalid value: \"Content\"", archive, "use Direct"],
+    );
     table.spec(
         &with_helm(json!({ "repo": "Oci://h/c", "chart": "c" })),
         "spec.helm.chart",

@@ -54,6 +54,7 @@ fn names_and_patterns(table: &mut Table) {
     let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["s"] } });
     let repos = json!({ "helmOp": { "allowedHelmRepoPatterns": [r"^https://charts\.example\.com/.*"] } });
     let charts = json!({ "helmOp": { "allowedChartPatterns": ["^web(-.*)?"] } });
+    let content = json!({ "helmOp": { "allowedDelivery": ["Content"] } });
     for (fields, over, expected) in [
         (
             json!({ "requireServiceAccount": true }),
@@ -105,6 +106,16 @@ fn names_and_patterns(table: &mut Table) {
         ),
         (charts.clone(), json!({ "helm": { "chart": "web-1" } }), &[]),
         (charts, json!({}), &[]),
+        // The default counts, too.
+        (
+            content.clone(),
+            json!({}),
+            &[(
+                "spec.chartSource.deliver",
+                "disallowed chartSource.deliver Direct",
+            )],
+        ),
+        (content, json!({ "chartSource": { "deliver": "Content" } }), &[]),
     ] {
         table.denied(fields, over, expected);
     }

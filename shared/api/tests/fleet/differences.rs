@@ -17,6 +17,7 @@ const LIFECYCLE: &str = "what helmops adds: the life cycle of releases";
 const OBSERVED: &str = "tools that follow kstatus need the generation of a condition";
 const ROLLOUT: &str = "what helmops adds: rollouts that wait between partitions, and stop after failures";
 const RESOLUTION: &str = "what helmops adds: how the chart of a HelmOp is resolved";
+const DELIVERY: &str = "what helmops adds: charts that travel through the management cluster";
 const PASSED_ON: &str =
     "passed on to the pods of the agent as it is, and checked by the API server of its cluster";
 
@@ -85,6 +86,8 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
         "the version of the agent of helmops",
     ),
     ("HelmOp spec.caBundle: - string", "the CA needs no Secret"),
+    ("HelmOp spec.chartSource: - object", DELIVERY),
+    ("Policy helmOp.allowedDelivery: - []string", DELIVERY),
     ("HelmOp spec.minAge: - string", RESOLUTION),
     ("HelmOp spec.onDigestChange: - string", RESOLUTION),
     ("HelmOp spec.semverFilter: - string", RESOLUTION),

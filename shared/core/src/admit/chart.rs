@@ -5,6 +5,7 @@ use helm_index::{VersionFilter, VersionRequest};
 use helmops_api::HelmOptions;
 use helmops_model::{
     chart::{
+        delivery::Delivery,
         registry::{query::query, reference::Reference},
         request::{ChartRequest, OnDigestChange, or_inherited},
         source::{self, ChartSource, SourceError},
@@ -64,6 +65,32 @@ pub fn check_digest_policy(errors: &mut FieldErrors, path: &Path<'_>, text: &str
         errors.invalid(path, Reason::InvalidVersion, text, detail);
     }
     policy
+}
+
+/// Checks how the charts get to the clusters. An archive at a URL has no version, so its content is not recorded.
+pub fn check_delivery<'r>(
+    errors: &mut FieldErrors,
+    chart_source: &Path<'_>,
+    text: &str,
+    mut charts: impl Iterator<Item = &'r ChartRequest<'r>>,
+) -> Delivery {
+    let path = chart_source.field("deliver");
+    let Some(delivery) = Delivery::parse(text) else {
+        let detail = "expected Direct or Content; with Direct agents download the chart, with Content they read it from the management cluster";
+        errors.invalid(&path, Reason::InvalidDelivery, text, detail);
+        return Delivery::default();
+    };
+    let is_archive = |chart: &ChartRequest<'_>| matches!(chart.source(), ChartSource::Archive { .. });
+    if delivery == Delivery::Content
+        && let Some(archive) = charts.find(|chart| is_archive(chart))
+    {
+        let detail = format!(
+            "the archive {} has no version that could be recorded; name the chart in a repository or registry (helm.repo), or use Direct",
+            url::redacted(archive.chart)
+        );
+        errors.invalid(&path, Reason::InvalidDelivery, text, detail);
+    }
+    delivery
 }
 
 /// Checks the chart of a target's own `helm` block, including what it inherits from `main`.

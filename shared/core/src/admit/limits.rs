@@ -112,6 +112,7 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
         ),
         ("semverFilter", &spec.semver_filter, limits::NAME),
         ("onDigestChange", &spec.on_digest_change, limits::NAME),
+        ("chartSource.deliver", spec.deliver(), limits::NAME),
         ("caBundle", &spec.ca_bundle, limits::CA_BUNDLE),
     ] {
         length(errors, &root.field(field), text, limit);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use helmops_api::{HelmOp, HelmOptions, target::BundleRef};
 use helmops_model::{
-    chart::request::ChartRequest,
+    chart::{delivery::Delivery, request::ChartRequest},
     deployment_state::DeploymentState,
     reason::Reason,
     validation::{ErrorType, FieldErrors, Path, names, selector},
@@ -48,6 +48,8 @@ pub struct ValidHelmOp<'a> {
     pub polling: Option<Duration>,
     /// How long a version has to be known before a poll takes it.
     pub min_age: Option<Duration>,
+    /// How its charts get to the clusters.
+    pub delivery: Delivery,
 }
 
 impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
@@ -74,6 +76,11 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
             None
         });
         let min_age = check_min_age(&mut errors, &root, spec.min_age.as_deref());
+        let requests = chart
+            .iter()
+            .flat_map(|(_, main, targets)| std::iter::once(main).chain(targets.iter().flatten()));
+        let delivery =
+            chart::check_delivery(&mut errors, &root.field("chartSource"), spec.deliver(), requests);
         let secret = root.field("helmSecretName");
         options::check_name(&mut errors, &secret, &spec.helm_secret_name, names::subdomain);
         ca_bundle::check(&mut errors, &root.field("caBundle"), &spec.ca_bundle);
@@ -102,6 +109,7 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
                     targets,
                     polling,
                     min_age,
+                    delivery,
                 })
             }
             _ => Err(errors),

@@ -18,6 +18,17 @@ pub struct Lookup {
     pub filter: String,
 }
 
+/// What is recorded for a lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedVersion {
+    /// The version.
+    pub version: ChartVersion,
+    /// The digest that it has now, if that is another one.
+    pub changed_digest: String,
+    /// The ID of the Content with its files, if they are delivered in one.
+    pub content: String,
+}
+
 impl Lookup {
     /// The lookup for a request; `None` for an archive, which has no versions.
     pub fn of(request: &ChartRequest<'_>) -> Option<Self> {
@@ -34,8 +45,8 @@ impl Lookup {
         })
     }
 
-    /// Splits a record into the lookup that it is for, the version, and its new digest if that has changed.
-    pub fn from_record(record: ResolvedChart) -> (Self, ChartVersion, String) {
+    /// Splits a record into the lookup that it is for, and what it records.
+    pub fn from_record(record: ResolvedChart) -> (Self, RecordedVersion) {
         let lookup = Self {
             repo: record.repo,
             chart: record.chart,
@@ -47,7 +58,12 @@ impl Lookup {
             digest: record.digest,
             url: record.url,
         };
-        (lookup, version, record.changed_digest)
+        let recorded = RecordedVersion {
+            version,
+            changed_digest: record.changed_digest,
+            content: record.content,
+        };
+        (lookup, recorded)
     }
 
     /// Whether `record` is for this lookup, although it has the old format, which did not contain the query of the URL.

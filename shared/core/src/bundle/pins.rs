@@ -51,13 +51,14 @@ fn set_from_status(charts: &mut [RequestedChart<'_, '_>], valid: &ValidHelmOp<'_
 fn set_from_records(charts: &mut [RequestedChart<'_, '_>], mut records: Vec<ResolvedChart>) {
     upgrade(&mut records, charts);
     let mut versions = HashMap::with_capacity(records.len());
-    for (lookup, version, changed_digest) in records.into_iter().map(Lookup::from_record) {
-        versions.entry(lookup).or_insert((version, changed_digest));
+    for (lookup, recorded) in records.into_iter().map(Lookup::from_record) {
+        versions.entry(lookup).or_insert(recorded);
     }
     for chart in charts {
-        if let Some((version, changed_digest)) = versions.remove(&chart.lookup) {
-            chart.version = Some(version);
-            chart.changed_digest = changed_digest;
+        if let Some(recorded) = versions.remove(&chart.lookup) {
+            chart.version = Some(recorded.version);
+            chart.changed_digest = recorded.changed_digest;
+            chart.content = recorded.content;
         }
     }
 }

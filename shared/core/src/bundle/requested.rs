@@ -119,6 +119,7 @@ impl<'v, 'a> Collected<'v, 'a> {
             request,
             version: None,
             changed_digest: String::new(),
+            content: String::new(),
             polled: None,
         });
         index

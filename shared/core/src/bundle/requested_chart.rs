@@ -20,6 +20,8 @@ pub struct RequestedChart<'v, 'a> {
     pub version: Option<ChartVersion>,
     /// The digest that the recorded version, or the tag, has now, if it is another one and the recorded one is held. Otherwise empty.
     pub changed_digest: String,
+    /// The ID of the Content with the files of the recorded version. Empty if there is none, or if agents download it themselves.
+    pub content: String,
     /// What a poll in this reconciliation has found out, besides the version.
     pub polled: Option<PolledChart>,
 }
@@ -44,8 +46,18 @@ impl RequestedChart<'_, '_> {
         if holds {
             self.changed_digest = found.digest;
         } else {
+            if self.version.as_ref() != Some(&found) {
+                self.content.clear();
+            }
             self.version = Some(found);
         }
+    }
+
+    /// Goes back to what was recorded, because what was resolved cannot be delivered.
+    pub fn go_back_to(&mut self, recorded: &Self) {
+        self.version.clone_from(&recorded.version);
+        self.changed_digest.clone_from(&recorded.changed_digest);
+        self.content.clone_from(&recorded.content);
     }
 
     /// Whether the recorded version stays although another digest was found: of the same version, or of the same tag.
@@ -64,6 +76,7 @@ impl RequestedChart<'_, '_> {
         Some(ResolvedChart {
             on_digest_change: policy.map_or("", OnDigestChange::as_str).to_owned(),
             changed_digest: self.changed_digest.clone(),
+            content: self.content.clone(),
             ..record
         })
     }

@@ -33,8 +33,8 @@ fn charts<'v, 'a>(valid: &'v ValidHelmOp<'a>, resolved: &[ResolvedChart]) -> Req
     let mut charts = RequestedCharts::of(valid, None);
     for chart in charts.as_mut_slice() {
         let mut versions = resolved.iter().cloned().map(Lookup::from_record);
-        let found = versions.find(|(lookup, ..)| *lookup == chart.lookup);
-        chart.version = found.map(|(_, version, _)| version);
+        let found = versions.find(|(lookup, _)| *lookup == chart.lookup);
+        chart.version = found.map(|(_, recorded)| recorded.version);
     }
     charts
 }
@@ -744,6 +744,7 @@ fn a_digest_that_changes_is_held_unless_it_is_followed() {
         let mut charts = RequestedCharts::of(&valid, None);
         let requested = &mut charts.as_mut_slice()[0];
         requested.resolved(found("1.2.0", "a"));
+        "s-1".clone_into(&mut requested.content);
         requested.resolved(resolved);
         let record = charts.records().remove(0);
         let case = format!("{repo} {policy} {record:?}");
@@ -756,8 +757,16 @@ fn a_digest_that_changes_is_held_unless_it_is_followed() {
         let follows = policy == "Follow" || policy.is_empty() && repo != REPO;
         assert_eq!(record.on_digest_change == "Follow", follows, "{case}");
         // It is recorded, so that it survives a restart.
-        let (_, version, digest) = Lookup::from_record(record.clone());
-        assert_eq!((version.digest, digest), (record.digest, record.changed_digest));
+        let (_, recorded) = Lookup::from_record(record.clone());
+        let digests = (recorded.version.digest, recorded.changed_digest);
+        assert_eq!(digests, (record.digest, record.changed_digest));
+        // The content is that of one version with one digest.
+        let content = if expected == "1.2.0 a" { "s-1" } else { "" };
+        assert_eq!(
+            (&*record.content, &*recorded.content),
+            (content, content),
+            "{case}"
+        );
     }
     let invalid = helmop(&json!({ "helm": { "repo": REPO, "chart": "web" }, "onDigestChange": "hold" }));
     let error = ValidHelmOp::try_from(&invalid).unwrap_err().to_string();

@@ -30,6 +30,7 @@
 //!   or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
 //! - The URL of a gate is compared like a repository, and its Secret like `helmSecretName`.
+//! - `chartSource.deliver` is compared with `helmOp.allowedDelivery`; a HelmOp without it has `Direct`.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`), and so have the namespaces in
 //!   `lifecycle.dependsOn` (module `dependencies`).
 //! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
@@ -100,6 +101,7 @@ pub struct Policies {
     helm_secrets: Names,
     repos: Patterns,
     charts: Patterns,
+    delivery: Names,
     downstream: Patterns,
     dependencies: Dependencies,
     registration_labels: Patterns,
@@ -124,6 +126,7 @@ impl Policies {
         let mut helm_secrets = Names::new("helmSecretName", "helmOp.allowedHelmSecretNames");
         let mut repos = List::new("helmOp.allowedHelmRepoPatterns");
         let mut charts = List::new("helmOp.allowedChartPatterns");
+        let mut delivery = Names::new("chartSource.deliver", "helmOp.allowedDelivery");
         let mut downstream = List::new("allowedDownstreamResources");
         let mut dependencies = List::new("allowedDependencyNamespaces");
         let mut registration_labels = List::new("allowedRegistrationLabels");
@@ -148,6 +151,7 @@ impl Policies {
                 .extend(&helm_op.allowed_helm_secret_names, name);
             repos.extend(&helm_op.allowed_helm_repo_patterns, name);
             charts.extend(&helm_op.allowed_chart_patterns, name);
+            delivery.allowed.extend(&helm_op.allowed_delivery, name);
         }
         Self {
             requires_service_account,
@@ -156,6 +160,7 @@ impl Policies {
             helm_secrets,
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
+            delivery,
             downstream: Patterns::new("downstream resource", downstream),
             registration_labels: Patterns::new("registration label", registration_labels),
             dependencies: Dependencies {
@@ -228,6 +233,8 @@ impl Policies {
         let namespace = valid.helmop.metadata.namespace.as_deref().unwrap_or_default();
         self.check_options(&mut errors, &root, namespace, &spec.bundle.options, NO_ACCOUNT);
         check_name(&mut errors, &root, &self.helm_secrets, &spec.helm_secret_name);
+        // The default counts as if it were written: one that a CRD has dropped, too.
+        check_name(&mut errors, &root, &self.delivery, valid.delivery.as_str());
         self.check_gates(&mut errors, &root, spec.bundle.rollout_strategy.as_ref());
         let main = valid.chart.source();
         self.check_chart(&mut errors, &root.field("helm"), main, None);

@@ -7,6 +7,7 @@
 use helm_index::is_complete_version;
 use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, ResolvedChart, labels};
 use helmops_model::chart::{
+    delivery::content_folder,
     request::OnDigestChange,
     source::{ChartSource, is_oci},
     url,
@@ -28,18 +29,44 @@ impl ChartRecords {
         Chart::of(options).is_some_and(|chart| self.0.iter().any(|record| chart.is_of(record)))
     }
 
-    /// The content that the ID of deployments with these options begins with, so that another digest is released: the digest of the
-    /// chart if it is followed, and otherwise empty.
-    pub(super) fn followed(&self, options: impl FnOnce() -> Option<BundleDeploymentOptions>) -> String {
-        let is_followed =
-            |record: &&ResolvedChart| record.on_digest_change == OnDigestChange::Follow.as_str();
-        let followed: Vec<_> = self.0.iter().filter(is_followed).collect();
+    /// The content that the ID of deployments with these options begins with: the ID of the Content with the chart, if there is one; or, so
+    /// that another digest is released, the digest of the chart if it is followed; and otherwise empty.
+    pub(super) fn contents(&self, options: impl FnOnce() -> Option<BundleDeploymentOptions>) -> String {
+        let has_contents = |record: &&ResolvedChart| {
+            !record.content.is_empty() || record.on_digest_change == OnDigestChange::Follow.as_str()
+        };
+        let records: Vec<_> = self.0.iter().filter(has_contents).collect();
         // The options are not computed without need: that may take long.
-        let options = if followed.is_empty() { None } else { options() };
+        let options = if records.is_empty() { None } else { options() };
         let chart = options.as_ref().and_then(Chart::of);
-        let record = chart.and_then(|chart| followed.into_iter().find(|record| chart.is_of(record)));
-        // A colon ends the content.
-        record.map_or_else(String::new, |record| record.digest.replace(':', "-"))
+        let record = chart.and_then(|chart| records.into_iter().find(|record| chart.is_of(record)));
+        match record {
+            Some(record) if !record.content.is_empty() => record.content.clone(),
+            // A colon ends the content.
+            Some(record) => record.digest.replace(':', "-"),
+            None => String::new(),
+        }
+    }
+
+    /// The options as agents get them. With the chart in a Content they name its folder there, as Fleet's agents need it, and no repository:
+    /// no agent fetches anything.
+    pub(super) fn delivered(&self, mut options: BundleDeploymentOptions) -> BundleDeploymentOptions {
+        let has_content = Chart::of(&options).is_some_and(|chart| {
+            let mut records = self.0.iter().filter(|record| chart.is_of(record));
+            records.any(|record| !record.content.is_empty())
+        });
+        let Some(helm) = options.helm.as_mut().filter(|_| has_content) else {
+            return options;
+        };
+        let folder = content_folder(ChartSource::of(&helm.repo, &helm.chart)).to_owned();
+        if let Some(kustomize) = &mut options.kustomize
+            && !kustomize.dir.is_empty()
+        {
+            kustomize.dir = format!("{folder}/{}", in_chart(&kustomize.dir));
+        }
+        helm.repo.clear();
+        helm.chart = folder;
+        options
     }
 
     /// The annotation of a deployment with these options: the record of the Bundle, or the previous one of the deployment as long as the
@@ -69,6 +96,7 @@ impl ChartRecords {
                 semver_filter: String::new(),
                 on_digest_change: String::new(),
                 changed_digest: String::new(),
+                content: String::new(),
                 ..record.clone()
             },
             None => kept?,
@@ -101,6 +129,12 @@ pub fn resolved_chart(deployment: &BundleDeployment) -> Option<ResolvedChart> {
 pub fn expected_digest(deployment: &BundleDeployment) -> Option<String> {
     let digest = resolved_chart(deployment)?.digest;
     Some(digest).filter(|digest| !digest.is_empty())
+}
+
+/// The folder of a kustomization relative to that of the chart: Fleet's agents need it below `.chart/` and a digest of the chart's source.
+fn in_chart(dir: &str) -> &str {
+    let of_source = dir.strip_prefix(".chart/").and_then(|rest| rest.split_once('/'));
+    of_source.map_or(dir, |(_, dir)| dir)
 }
 
 fn record_of(metadata: &ObjectMeta) -> Option<ResolvedChart> {
@@ -257,6 +291,43 @@ mod tests {
             let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
             assert_eq!(is_resolved(&bundle, &options), expected, "{options:?}");
         }
+    }
+
+    #[test]
+    fn options_of_a_chart_in_a_content_name_its_folder_and_no_repository() {
+        let with_content = |mut record: Value, content: &str| {
+            record["content"] = json!(content);
+            record
+        };
+        let all = records(&[
+            with_content(record("https://h", "web", "1.0.0", "a"), "s-1"),
+            with_content(record("oci://h/charts/db", "", "1.0.0", "sha256:b"), "s-2"),
+            record("https://h", "direct", "1.0.0", "c"),
+        ]);
+        for (repo, chart, folder, contents) in [
+            ("https://h", "web", "web", "s-1"),
+            ("oci://h/charts/db", "", "db", "s-2"),
+            ("https://h", "direct", "direct", ""),
+        ] {
+            let mut before = options(repo, chart, "1.0.0");
+            before.kustomize = serde_json::from_str(r#"{"dir":"overlays/prod"}"#).unwrap();
+            assert_eq!(all.contents(|| Some(before.clone())), contents);
+            let after = all.delivered(before.clone());
+            if contents.is_empty() {
+                assert_eq!(after, before);
+                continue;
+            }
+            let helm = after.helm.as_ref().unwrap();
+            assert_eq!((&*helm.repo, &*helm.chart, &*helm.version), ("", folder, "1.0.0"));
+            let dir = &after.kustomize.as_ref().unwrap().dir;
+            assert_eq!(*dir, format!("{folder}/overlays/prod"));
+            assert_eq!(
+                all.annotation(&after, None, true),
+                None,
+                "its ID is that of the files"
+            );
+        }
+        assert_eq!(in_chart(".chart/0123/overlays/prod"), "overlays/prod");
     }
 
     #[test]

@@ -147,16 +147,16 @@ pub fn targets<'a>(
             if forbids_namespaces {
                 options.create_namespace = Some(false);
             }
-            Some(options)
+            Some(charts.delivered(options))
         };
         let inexact = first.as_ref().and_then(|first| {
             let inexact = matcher.inexact_version(first)?;
             let is_resolved = charts.has(&matcher.options(first)?);
             (!is_resolved).then_some(inexact)
         });
-        // A chart has no content in the Bundle.
+        // A chart has no content in the Bundle itself.
         let contents = match &*bundle.spec.contents_id {
-            "" => charts.followed(options),
+            "" => charts.contents(|| matcher.options(first.as_ref()?)),
             contents => contents.to_owned(),
         };
         let mut batch = ClusterBatch::new(&contents, &options);

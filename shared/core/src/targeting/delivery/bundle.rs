@@ -12,7 +12,7 @@ use crate::targeting::{
         Copy, CopyKind, CopyPurpose, CopyRef, CopyRole, Destination, Object, ObservedCopy, SourceRef,
         access_source, downstream, referenced_sources,
     },
-    deployment::{NextState, SecretValues, access_secret},
+    deployment::{NextState, SecretValues, access_secret, is_of_content},
     desired::DesiredTarget,
     rollout::RolloutStep,
     target::Target,
@@ -226,7 +226,7 @@ impl<'b> BundleDelivery<'b> {
     /// The copies of sources that a deployment needs after a step: for its access, and its current and staged downstream
     /// resources.
     pub(super) fn source_copies(&self, input: &StepInput<'_>) -> Vec<&SourceCopy<'b>> {
-        let mut copies: Vec<_> = self.access.iter().collect();
+        let mut copies: Vec<_> = self.access.iter().filter(|_| input.needs_access()).collect();
         for options in input.next.options.into_iter().flatten() {
             for copy in self.downstream_of(options) {
                 if !copies.iter().any(|other| std::ptr::eq(*other, copy)) {
@@ -248,6 +248,11 @@ pub(super) struct StepInput<'t> {
 }
 
 impl StepInput<'_> {
+    /// Whether the agent fetches the chart from its repository after the step.
+    pub fn needs_access(&self) -> bool {
+        !is_of_content(self.next.ids[0])
+    }
+
     /// The Secret with the values of the deployment, which has the same name.
     pub fn values_reference(&self) -> CopyRef {
         CopyRef {

@@ -7,6 +7,7 @@ use super::{BundleDelivery, ClusterState, observed::CachedDeployment};
 use crate::targeting::{
     blocked::{BlockClass, Blocked},
     copies::{Copy, CopyKind, CopyPurpose, CopyRef, CopyRole, SourceRef, downstream},
+    deployment::is_of_content,
     target::Target,
 };
 
@@ -64,9 +65,10 @@ impl BundleDelivery<'_> {
             Ok(downstream) => downstream,
             Err(error) => return Some(Blocked::until_change(error.to_string())),
         };
+        let access = self.access_source().filter(|_| !is_of_content(&desired.id));
         let unavailable = downstream
             .iter()
-            .chain(self.access_source())
+            .chain(access)
             .find_map(|source| self.unavailable(source));
         unavailable.or_else(|| {
             let mut sources = downstream.iter();

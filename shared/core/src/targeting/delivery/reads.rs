@@ -95,9 +95,9 @@ impl BundleDelivery<'_> {
                 }
                 continue;
             }
-            let is_access = self
-                .access()
-                .is_some_and(|access| access.reference(input.destination.namespace) == *reference);
+            let access = self.access().filter(|_| input.needs_access());
+            let is_access =
+                access.is_some_and(|access| access.reference(input.destination.namespace) == *reference);
             let needed = needed.get_or_insert_with(|| input.downstream());
             let is_downstream = needed
                 .iter()

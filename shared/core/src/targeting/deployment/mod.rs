@@ -8,6 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 use helmops_api::{
     Bundle, BundleDeployment, BundleDeploymentOptions, PrunedFields, bundle_deployment::BundleDeploymentSpec,
 };
+use helmops_content::deployment_content;
 use helmops_model::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -310,7 +311,10 @@ fn set_remaining(
     desired: &DesiredTarget,
     is_paused: bool,
 ) {
-    let chart_options = bundle.spec.helm_op_options.clone().map(|mut options| {
+    // Without them the agent reads the Content that its deployment ID names. What the rollout has not reached keeps its source.
+    let chart_options = bundle.spec.helm_op_options.clone();
+    let chart_options = chart_options.filter(|_| !is_of_content(&spec.deployment_id));
+    let chart_options = chart_options.map(|mut options| {
         options.secret_name = access_secret(bundle).unwrap_or_default();
         options
     });
@@ -333,6 +337,11 @@ fn set_remaining(
             add(&mut options.namespace_annotations, &own.annotations);
         }
     }
+}
+
+/// Whether the chart of a deployment with this ID is in a Content, so that its agent needs no access to a repository.
+pub fn is_of_content(deployment_id: &str) -> bool {
+    deployment_content(deployment_id).is_some()
 }
 
 /// The name of the copy of a Bundle's access Secret, if it has one.

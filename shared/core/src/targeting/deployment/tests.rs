@@ -96,6 +96,38 @@ fn secret_with(values: &str, staged: &str) -> DesiredSecret {
     })
 }
 
+/// A Bundle whose chart is in the content with this ID.
+fn delivered(content: &str) -> Bundle {
+    let mut bundle = bundle(&json!({ "helm": { "repo": "https://h", "chart": "web", "version": "1.0.0" } }));
+    let record = json!([{ "repo": "https://h", "chart": "web", "version": "1.0.0", "digest": "a", "content": content }]);
+    bundle.metadata.annotations = Some([(labels::RESOLVED.to_owned(), record.to_string())].into());
+    bundle
+}
+
+#[test]
+fn an_agent_that_reads_a_content_needs_no_access_to_a_repository() {
+    let content = format!("s-{}", "0".repeat(61));
+    let direct = first(&delivered(""), RolloutStep::Promote).deployment;
+    let read = first(&delivered(&content), RolloutStep::Promote).deployment;
+    assert!(direct.spec.helm_chart_options.is_some() && direct.spec.deployment_id.starts_with(':'));
+    assert_eq!(read.spec.helm_chart_options, None);
+    assert!(read.spec.deployment_id.starts_with(&format!("{content}:")));
+    assert_eq!(read.metadata.annotations, None);
+
+    // What the rollout has not reached keeps its source, in both directions.
+    let cluster = cluster(&json!({}), &json!({}));
+    for (bundle, existing) in [(delivered(&content), &direct), (delivered(""), &read)] {
+        let staged = desired(&bundle, &cluster, Some(existing), RolloutStep::Stage, None).unwrap();
+        let staged = staged.deployment.spec;
+        assert_eq!(staged.deployment_id, existing.spec.deployment_id);
+        assert_ne!(staged.staged_deployment_id, existing.spec.deployment_id);
+        assert_eq!(staged.helm_chart_options, existing.spec.helm_chart_options);
+        let promoted = desired(&bundle, &cluster, Some(existing), RolloutStep::Promote, None).unwrap();
+        let is_read = promoted.deployment.spec.deployment_id.starts_with(&content);
+        assert_eq!(promoted.deployment.spec.helm_chart_options.is_none(), is_read);
+    }
+}
+
 /// The agent verifies what it downloads, and no digest changes what is deployed.
 #[test]
 fn the_digest_of_the_chart_reaches_the_deployment_and_is_no_part_of_its_id() {

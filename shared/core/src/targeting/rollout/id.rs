@@ -26,12 +26,16 @@ pub fn rollout_id(bundle: &Bundle) -> String {
     for target in &mut spec.targets {
         keep_deployed(&mut target.options);
     }
-    // A version that is followed may have another content.
+    // A version that is followed may have other files. Files that are delivered in another way make another deployment.
     let digests: Vec<_> = recorded_in(bundle)
         .unwrap_or_default()
         .into_iter()
-        .filter(|chart| chart.on_digest_change == OnDigestChange::Follow.as_str())
-        .map(|chart| chart.digest)
+        .filter_map(|chart| {
+            let is_followed = chart.on_digest_change == OnDigestChange::Follow.as_str();
+            let has_content = !chart.content.is_empty();
+            let identity = if has_content { chart.content } else { chart.digest };
+            (is_followed || has_content).then_some(identity)
+        })
         .collect();
     // Strings and maps with string keys always serialize.
     let mut id = sha256_hex(&serde_json::to_vec(&(spec, digests)).unwrap_or_default());

@@ -1,0 +1,212 @@
+//! The content of the charts of a HelmOp, with `spec.chartSource.deliver: Content`: it is written before the Bundle refers to it.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use helmops_api::Bundle;
+use helmops_content::ContentId;
+use helmops_core::{
+    admit::ValidHelmOp,
+    bundle::{RequestedChart, RequestedCharts},
+    content::references,
+};
+use helmops_fetch::{ChartResolver, MAX_ARCHIVE, ResolveContext};
+use helmops_model::chart::{
+    delivery::{Delivery, content_folder},
+    resolved::ChartVersion,
+};
+use helmops_runtime::{
+    retry_state::RetryState,
+    workers::{Namespace, WorkerPermit},
+};
+
+use super::{error::ReconcileError, versions::min_interval};
+use crate::{
+    content::{self, ArchiveBuffer, ChartArchive, ContentError},
+    context::Context,
+    watch::{CaBundle, DeliveryStores},
+    work::HelmOpKey,
+};
+
+/// The input of a delivery.
+pub struct DeliverInput<'r, 'v, 'a> {
+    pub key: &'r HelmOpKey,
+    pub valid: &'v ValidHelmOp<'a>,
+    /// Its Bundle.
+    pub bundle: Option<&'r Bundle>,
+    /// Its charts as they were recorded before.
+    pub recorded: &'r [RequestedChart<'v, 'a>],
+    /// Whether this reconciliation has taken a token of the rate limit already, for its versions.
+    pub has_token: bool,
+    /// The CA certificates that are trusted unless a Secret has its own.
+    pub rancher_ca: &'r CaBundle,
+}
+
+/// How a delivery ends.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    /// Whether the worker was released meanwhile.
+    pub has_waited: bool,
+    /// Why a chart stays in the recorded version: the one that was resolved cannot be stored. It is reported after the Bundle is written, so
+    /// that changes which need no other version are deployed.
+    pub failure: Option<ContentError>,
+}
+
+/// Stores each chart whose content is not in the management cluster, and sets the ID of its content; or removes it, if agents download the
+/// charts themselves.
+///
+/// # Errors
+/// If a chart without a recorded version cannot be downloaded or stored, or if the rate limit is exceeded.
+pub async fn deliver<'v, 'a>(
+    context: &Context,
+    permit: &mut WorkerPermit,
+    input: DeliverInput<'_, 'v, 'a>,
+    charts: &mut RequestedCharts<'v, 'a>,
+) -> Result<Delivered, ReconcileError> {
+    if input.valid.delivery == Delivery::Direct {
+        for chart in charts.as_mut_slice() {
+            chart.content.clear();
+        }
+        return Ok(Delivered::default());
+    }
+    let Some(stores) = &context.stores.delivery else {
+        return Err(ReconcileError::Content(Box::new(ContentError::Unsupported)));
+    };
+    let kept = Kept::of(stores, input.bundle);
+    if charts.as_slice().iter().all(|chart| kept.has(chart)) {
+        return Ok(Delivered::default());
+    }
+    // Each change of the HelmOp, and each failure, would be a download.
+    let interval = min_interval(context);
+    take_token(&context.retries.helmops, input.key, interval, input.has_token)?;
+    let namespace = Namespace::clone(permit.namespace());
+    let delivery = async {
+        let _resolve_permit = context.resolver.acquire_permit(&namespace).await;
+        // Boxed, so that futures that wait for a permit or a worker are small.
+        Box::pin(store_missing(context, &kept, &namespace, input, charts)).await
+    };
+    let result = permit
+        .release_while(delivery)
+        .await
+        .map_err(ReconcileError::Interrupted)?;
+    let failure = result.map_err(|error| ReconcileError::Content(Box::new(error)))?;
+    Ok(Delivered {
+        has_waited: true,
+        failure,
+    })
+}
+
+/// Takes a token of the rate limit, one for each reconciliation: if its versions needed one, the download of these versions is free. With a
+/// second token, a HelmOp without spare ones would resolve its versions again and again, and never store them.
+fn take_token(
+    retries: &RetryState<HelmOpKey>,
+    key: &HelmOpKey,
+    interval: Duration,
+    has_token: bool,
+) -> Result<(), ReconcileError> {
+    if has_token {
+        return Ok(());
+    }
+    retries
+        .request(key.clone(), interval)
+        .map_err(ReconcileError::TooSoon)
+}
+
+/// The contents that are there, and stay: the Bundle refers to them. Others may be deleted before it does.
+struct Kept<'r> {
+    stores: &'r DeliveryStores,
+    referenced: BTreeSet<ContentId>,
+}
+
+impl<'r> Kept<'r> {
+    fn of(stores: &'r DeliveryStores, bundle: Option<&Bundle>) -> Self {
+        let referenced = bundle.map(references).unwrap_or_default();
+        Self { stores, referenced }
+    }
+
+    fn has(&self, chart: &RequestedChart<'_, '_>) -> bool {
+        let id = chart.content.parse();
+        id.is_ok_and(|id| self.referenced.contains(&id) && self.stores.contents.has(&id))
+    }
+}
+
+/// Returns why a chart stays in its recorded version.
+async fn store_missing<'v, 'a>(
+    context: &Context,
+    kept: &Kept<'_>,
+    namespace: &Namespace,
+    input: DeliverInput<'_, 'v, 'a>,
+    charts: &mut RequestedCharts<'v, 'a>,
+) -> Result<Option<ContentError>, ContentError> {
+    let authorities = input.rancher_ca.ca_certificates();
+    let resolve_context = ResolveContext {
+        client: &context.client,
+        metrics: &context.metrics.resolutions,
+        ca_certificates: &authorities,
+        interest: &|index, namespace| context.interest.charts(index, namespace),
+        since: Instant::now(),
+    };
+    let mut resolver =
+        context
+            .resolver
+            .chart_resolver(resolve_context, input.valid.helmop, &input.valid.chart);
+    let mut failure = None;
+    for (index, chart) in charts.as_mut_slice().iter_mut().enumerate() {
+        // Without a version nothing is written anyway.
+        let Some(version) = chart.version.clone().filter(|_| !kept.has(chart)) else {
+            continue;
+        };
+        let stored = async {
+            content::check_room(context, kept.stores, namespace)?;
+            let buffer = context.contents.buffer(namespace);
+            let archive = download(&mut resolver, chart, &version, buffer).await?;
+            content::store(context, kept.stores, namespace, archive).await
+        };
+        match (
+            stored.await,
+            input.recorded.get(index).filter(|recorded| kept.has(recorded)),
+        ) {
+            (Ok(id), _) => chart.content = id.to_string(),
+            (Err(error), Some(recorded)) => {
+                chart.go_back_to(recorded);
+                failure.get_or_insert(error);
+            }
+            (Err(error), None) => return Err(error),
+        }
+    }
+    Ok(failure)
+}
+
+/// The archive of a chart, whose digest is the recorded one.
+async fn download(
+    resolver: &mut ChartResolver<'_>,
+    chart: &RequestedChart<'_, '_>,
+    version: &ChartVersion,
+    buffer: ArchiveBuffer,
+) -> Result<ChartArchive, ContentError> {
+    let downloaded = resolver
+        .download(chart.request, version, MAX_ARCHIVE, buffer)
+        .await?;
+    Ok(ChartArchive {
+        bytes: downloaded.output,
+        folder: content_folder(chart.request.source()).to_owned(),
+        url: downloaded.url,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reconciliation_takes_one_token_of_the_rate_limit() {
+        let (retries, key) = (RetryState::default(), HelmOpKey::new("web").within("team"));
+        let interval = Duration::from_secs(3600);
+        while retries.request(key.clone(), interval).is_ok() {}
+        assert!(take_token(&retries, &key, interval, true).is_ok());
+        let refused = take_token(&retries, &key, interval, false);
+        assert!(matches!(refused, Err(ReconcileError::TooSoon(_))), "{refused:?}");
+    }
+}
