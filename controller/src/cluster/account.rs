@@ -8,12 +8,9 @@ use helmops_runtime::{
     client::{ApiError, CallError, bounded},
     writes::delete_uid,
 };
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        core::v1::ServiceAccount,
-        rbac::v1::{Role, RoleBinding},
-    },
+use k8s_openapi::api::{
+    core::v1::ServiceAccount,
+    rbac::v1::{ClusterRoleBinding, Role, RoleBinding},
 };
 use kube::{
     Api, Client, Resource,
@@ -118,6 +115,7 @@ impl AccountWriter<'_> {
             AccountObject::ServiceAccount(object) => self.post(&id, object).await,
             AccountObject::Role(object) => self.post(&id, object).await,
             AccountObject::RoleBinding(object) => self.post(&id, object).await,
+            AccountObject::ClusterRoleBinding(object) => self.post(&id, object).await,
         };
         match created {
             Err(error) if error.exists_already() => self.apply(object).await,
@@ -131,6 +129,7 @@ impl AccountWriter<'_> {
             AccountObject::ServiceAccount(object) => self.patch(&id, object).await,
             AccountObject::Role(object) => self.patch(&id, object).await,
             AccountObject::RoleBinding(object) => self.patch(&id, object).await,
+            AccountObject::ClusterRoleBinding(object) => self.patch(&id, object).await,
         };
         applied.map_err(CallError::of("apply", id))
     }
@@ -141,6 +140,7 @@ impl AccountWriter<'_> {
             Kind::ServiceAccount => self.delete_object::<ServiceAccount>(id, &params).await,
             Kind::Role => self.delete_object::<Role>(id, &params).await,
             Kind::RoleBinding => self.delete_object::<RoleBinding>(id, &params).await,
+            Kind::ClusterRoleBinding => self.delete_object::<ClusterRoleBinding>(id, &params).await,
         };
         match deleted {
             Err(error) if !error.is_not_found() => Err(CallError::of("delete", id)(error)),
@@ -152,14 +152,15 @@ impl AccountWriter<'_> {
     }
 
     async fn post<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
-        let created: K = bounded(self.api(id).create(&MANAGER.post(), object)).await?;
+        let created: K = bounded(K::api(self.client, id).create(&MANAGER.post(), object)).await?;
         self.accounts.wrote(id, created.into().observed());
         Ok(())
     }
 
     async fn patch<K: Permissions>(&self, id: &ObjectId, object: &K) -> Result<(), ApiError> {
         let params = MANAGER.patch().force();
-        let applied: K = bounded(self.api(id).patch(&id.name.name, &params, &Patch::Apply(object))).await?;
+        let applied: K =
+            bounded(K::api(self.client, id).patch(&id.name.name, &params, &Patch::Apply(object))).await?;
         self.accounts.wrote(id, applied.into().observed());
         Ok(())
     }
@@ -169,27 +170,34 @@ impl AccountWriter<'_> {
         id: &ObjectId,
         params: &DeleteParams,
     ) -> Result<(), ApiError> {
-        bounded(self.api::<K>(id).delete(&id.name.name, params))
+        bounded(K::api(self.client, id).delete(&id.name.name, params))
             .await
             .map(drop)
-    }
-
-    fn api<K: Permissions>(&self, id: &ObjectId) -> Api<K> {
-        Api::namespaced(self.client.clone(), &id.name.namespace)
     }
 }
 
 /// A kind of an account.
 trait Permissions:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + fmt::Debug
-    + Serialize
-    + DeserializeOwned
-    + Into<AccountObject>
+    Resource<DynamicType = ()> + Clone + fmt::Debug + Serialize + DeserializeOwned + Into<AccountObject>
 {
+    /// Where an object of it is.
+    fn api(client: &Client, id: &ObjectId) -> Api<Self>;
 }
 
-impl Permissions for ServiceAccount {}
-impl Permissions for Role {}
-impl Permissions for RoleBinding {}
+macro_rules! namespaced {
+    ($($kind:ty),*) => {
+        $(impl Permissions for $kind {
+            fn api(client: &Client, id: &ObjectId) -> Api<Self> {
+                Api::namespaced(client.clone(), &id.name.namespace)
+            }
+        })*
+    };
+}
+
+namespaced!(ServiceAccount, Role, RoleBinding);
+
+impl Permissions for ClusterRoleBinding {
+    fn api(client: &Client, _: &ObjectId) -> Api<Self> {
+        Api::all(client.clone())
+    }
+}

@@ -1,4 +1,4 @@
-//! The cache of the accounts of agents: their ServiceAccounts, Roles and RoleBindings.
+//! The cache of the accounts of agents: their ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,12 +9,9 @@ use futures::{
 use helmops_api::{NamespacedName, PermissionObject, labels};
 use helmops_core::agents::{Kind, ObjectId, ObservedObject};
 use helmops_kube::{Cache, Change, Fold, Index, key};
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        core::v1::ServiceAccount,
-        rbac::v1::{Role, RoleBinding},
-    },
+use k8s_openapi::api::{
+    core::v1::ServiceAccount,
+    rbac::v1::{ClusterRoleBinding, Role, RoleBinding},
 };
 use kube::{Api, Client, Resource, runtime::watcher};
 
@@ -27,10 +24,16 @@ pub struct Accounts {
     subjects: Cache<Arc<ObservedObject>, ByCluster>,
     roles: Cache<Arc<ObservedObject>, ByCluster>,
     role_bindings: Cache<Arc<ObservedObject>, ByCluster>,
+    cluster_role_bindings: Cache<Arc<ObservedObject>, ByCluster>,
 }
 
 /// The kinds that an account consists of.
-const KINDS: [Kind; 3] = [Kind::ServiceAccount, Kind::Role, Kind::RoleBinding];
+const KINDS: [Kind; 4] = [
+    Kind::ServiceAccount,
+    Kind::Role,
+    Kind::RoleBinding,
+    Kind::ClusterRoleBinding,
+];
 
 impl Accounts {
     /// Waits until all kinds are listed.
@@ -75,13 +78,15 @@ impl Accounts {
                 .boxed(),
             self.watch_kind::<Role>(client, Kind::Role).boxed(),
             self.watch_kind::<RoleBinding>(client, Kind::RoleBinding).boxed(),
+            self.watch_kind::<ClusterRoleBinding>(client, Kind::ClusterRoleBinding)
+                .boxed(),
         ])
         .boxed()
     }
 
     fn watch_kind<K>(&self, client: &Client, kind: Kind) -> impl Stream<Item = ClusterKey> + Send + use<K>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
         let api = Api::<PermissionObject<K>>::all(client.clone());
         let config = watcher::Config::default().labels(labels::AGENT_ACCOUNT);
@@ -90,7 +95,7 @@ impl Accounts {
 
     fn follow<K, S>(&self, kind: Kind, events: S) -> impl Stream<Item = ClusterKey> + Send + use<K, S>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
         S: Stream<Item = watcher::Event<PermissionObject<K>>> + Send + 'static,
     {
         let observed = |object: PermissionObject<K>| Some(Arc::new(ObservedObject::of(&object)));
@@ -104,6 +109,7 @@ impl Accounts {
             Kind::ServiceAccount => &self.subjects,
             Kind::Role => &self.roles,
             Kind::RoleBinding => &self.role_bindings,
+            Kind::ClusterRoleBinding => &self.cluster_role_bindings,
         }
     }
 }

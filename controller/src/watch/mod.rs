@@ -24,7 +24,7 @@
 //! | Secrets | nothing | with `--import-clusters`, the imports of the Clusters that name them as their kubeconfig |
 //! | ClusterRegistrationTokens, if enabled | all | the token |
 //! | ClusterRegistrations, if enabled | all, without their spec | the Cluster that their status names, all requests of their namespace |
-//! | accounts of agents: ServiceAccounts, Roles and RoleBindings, unless disabled | hashes of their content | the Cluster that they name |
+//! | accounts of agents: ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings, unless disabled | hashes of their content | the Cluster that they name |
 
 mod accounts;
 mod change_filter;

@@ -1,4 +1,4 @@
-//! ServiceAccounts, Roles and RoleBindings, as far as they decide who may do what.
+//! ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings, as far as they decide who may do what.
 
 use std::{fmt, marker::PhantomData};
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{metadata::Metadata, same_resource::same_resource_as};
 
-/// A ServiceAccount, Role or RoleBinding (`K`), with metadata without `managedFields`: with the types of `k8s_openapi`, one object
+/// A ServiceAccount, Role, RoleBinding or ClusterRoleBinding (`K`), with metadata without `managedFields`: with the types of `k8s_openapi`, one object
 /// with deeply nested `managedFields` would keep a list from decoding.
 #[derive(Deserialize)]
 #[serde(bound = "", rename_all = "camelCase")]
@@ -25,10 +25,10 @@ pub struct PermissionObject<K> {
     /// Of a Role: what it allows.
     #[serde(default)]
     pub rules: Option<Vec<PolicyRule>>,
-    /// Of a RoleBinding: the role.
+    /// Of a binding: the role.
     #[serde(default)]
     pub role_ref: Option<RoleRef>,
-    /// Of a RoleBinding: who gets the role.
+    /// Of a binding: who gets the role.
     #[serde(default)]
     pub subjects: Option<Vec<Subject>>,
     #[serde(skip)]

@@ -24,13 +24,14 @@ const ADMISSION: &str = "apis/admissionregistration.k8s.io/v1";
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
 /// Kinds that need no process of kubectl: the name, the path of the API version, the resource, and whether objects have a namespace.
-const KINDS: [(&str, &str, &str, bool); 21] = [
+const KINDS: [(&str, &str, &str, bool); 22] = [
     ("alert", HELMOPS, "alerts", true),
     ("alertprovider", HELMOPS, "alertproviders", true),
     ("bundle", FLEET, "bundles", true),
     ("bundledeployment", FLEET, "bundledeployments", true),
     ("cluster", FLEET, "clusters", true),
     ("clustergroup", FLEET, "clustergroups", true),
+    ("clusterrolebinding", RBAC, "clusterrolebindings", false),
     ("configmap", "api/v1", "configmaps", true),
     (
         "crd",

@@ -101,7 +101,8 @@ pub fn findings(granted: &BTreeSet<GrantedPermission>, used: &BTreeSet<UsedPermi
             let is_by_role = used.role.as_ref() == Some(&one.role);
             let is_by_account = one.is_of(&used.account);
             // Another role of the account may allow the binding.
-            let binds = one.permission.verb == BIND && verb == "create" && resource == "rolebindings";
+            let is_binding = matches!(&**resource, "rolebindings" | "clusterrolebindings");
+            let binds = one.permission.verb == BIND && verb == "create" && is_binding;
             // The reason of the API server is about the other user, not about the account that sends the request.
             let impersonates = verb == IMPERSONATE && is_by_account;
             let is_covered = one.permission.covers(&used.permission);

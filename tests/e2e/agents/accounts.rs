@@ -1,4 +1,4 @@
-//! The accounts of agents: ServiceAccounts, Roles and RoleBindings.
+//! The accounts of agents: ServiceAccounts, Roles, RoleBindings and ClusterRoleBindings.
 
 use anyhow::{Context, Result, ensure};
 use helmops_bed::kubectl::Kubectl;
@@ -26,7 +26,7 @@ fn role(fixture: &Fixture, cluster: usize) -> String {
     names::agent_role(fixture.namespace.name(), &format!("c{cluster}"))
 }
 
-/// The four objects of an account, as soon as they exist.
+/// The five objects of an account, as soon as they exist.
 async fn account(fixture: &Fixture, cluster: usize) -> Vec<Value> {
     let (on, role) = (on(fixture, cluster), role(fixture, cluster));
     vec![
@@ -34,6 +34,9 @@ async fn account(fixture: &Fixture, cluster: usize) -> Vec<Value> {
         until(&on, BINDING, |_| Ok(())).await,
         fixture.until(&format!("role/{role}"), |_| Ok(())).await,
         fixture.until(&format!("rolebinding/{role}"), |_| Ok(())).await,
+        fixture
+            .until(&format!("clusterrolebinding/{role}"), |_| Ok(()))
+            .await,
     ]
 }
 
@@ -68,7 +71,9 @@ async fn each_cluster_has_an_account_that_is_restored() {
     let status_binding = role.replace("role/", "rolebinding/");
     let foreign =
         json!({ "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "default" }] });
+    let contents = role.replace("role/", "clusterrolebinding/");
     fixture.patch(&status_binding, &foreign).await;
+    fixture.patch(&contents, &foreign).await;
     fixture
         .until(&status_binding, |found| {
             ensure!(
@@ -80,6 +85,16 @@ async fn each_cluster_has_an_account_that_is_restored() {
         })
         .await;
     until(&on, BINDING, |_| Ok(())).await;
+    fixture
+        .until(&contents, |found| {
+            ensure!(
+                found["subjects"] == before[0][4]["subjects"],
+                "it is {}",
+                found["subjects"]
+            );
+            Ok(())
+        })
+        .await;
     until(&on, ACCOUNT, |found| {
         let label = &found["metadata"]["labels"]["helmops.fleet.cattle.io/agent-account"];
         ensure!(label == "true", "it is {label}");
@@ -128,7 +143,7 @@ async fn the_account_goes_with_its_cluster_and_no_other_does() {
     fixture.kubectl(&["delete", "cluster", "c0"]).await;
     until_none(&on, ACCOUNT).await;
     until_none(&on, BINDING).await;
-    for kind in ["role", "rolebinding"] {
+    for kind in ["role", "rolebinding", "clusterrolebinding"] {
         until_none(&fixture.namespace, &format!("{kind}/{role}")).await;
     }
     assert!(on.get("serviceaccount/request-abc").await.unwrap().is_some());

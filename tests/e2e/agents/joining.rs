@@ -78,7 +78,7 @@ async fn the_agent_of_a_joined_cluster_has_exactly_its_permissions() {
     let fixture = Fixture::new("joining", 2).await;
     let workspace = fixture.namespace.name();
     // The last object of the account.
-    let last = format!("rolebinding/{}", names::agent_role(workspace, "c0"));
+    let last = format!("clusterrolebinding/{}", names::agent_role(workspace, "c0"));
     fixture.until(&last, |_| Ok(())).await;
     let agent = join(&fixture).await;
     let who = agent
@@ -106,6 +106,11 @@ async fn the_agent_of_a_joined_cluster_has_exactly_its_permissions() {
         ("delete clusters/c0", workspace, false),
         ("list clusters", workspace, false),
         ("get secrets", "kube-system", false),
+        // They have no namespace.
+        ("get contents", own, true),
+        ("list contents", own, false),
+        ("watch contents", own, false),
+        ("create contents", own, false),
     ]);
     for (action, namespace, may) in expected {
         let mut arguments = vec!["auth", "can-i", "--namespace", namespace];

@@ -244,6 +244,8 @@ async fn fleets_agent_registers_and_may_do_what_it_needs() {
         ("patch bundledeployments --subresource=status", true),
         ("get secrets", true),
         ("list secrets", false),
+        ("get contents", true),
+        ("list contents", false),
         ("create serviceaccounts --subresource=token", false),
         ("create serviceaccounts/helmops-agent --subresource=token", false),
     ] {

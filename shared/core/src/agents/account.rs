@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | ServiceAccount, and RoleBinding to ClusterRole `helmops-agent` | the namespace of the cluster | what that ClusterRole lists, there |
 //! | Role and RoleBinding | the namespace of the Cluster | to read this Cluster, and to write its status |
+//! | ClusterRoleBinding to ClusterRole `helmops-agent-contents` | | to get Contents, by their names |
 //!
 //! An agent that has registered itself has such an account of its own, named by the UID of its ClusterRegistration, with ClusterRole
 //! `helmops-registered-agent`: its token does not expire, so it may not create others.
@@ -18,7 +19,7 @@ use helmops_model::names::{agent_role, registered_account};
 use k8s_openapi::{
     api::{
         core::v1::ServiceAccount,
-        rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+        rbac::v1::{ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
@@ -30,6 +31,10 @@ pub const ACCOUNT: &str = "helmops-agent";
 
 /// Name of the ClusterRole in the manifests that an agent that has registered itself has in the namespace of its cluster.
 pub const REGISTERED_ROLE: &str = "helmops-registered-agent";
+
+/// Name of the ClusterRole in the manifests that every agent has in the whole management cluster: Contents have no namespace, and their
+/// names are digests.
+pub const CONTENTS_ROLE: &str = "helmops-agent-contents";
 
 const GROUP: &str = "fleet.cattle.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -43,6 +48,8 @@ pub enum Kind {
     Role,
     /// RoleBinding.
     RoleBinding,
+    /// ClusterRoleBinding.
+    ClusterRoleBinding,
 }
 
 /// Identifies an object of an account. The order is that in which they are created.
@@ -50,12 +57,15 @@ pub enum Kind {
 pub struct ObjectId {
     /// Its kind.
     pub kind: Kind,
-    /// Its name.
+    /// Its name. That of a ClusterRoleBinding has no namespace.
     pub name: NamespacedName,
 }
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.namespace.is_empty() {
+            return write!(f, "{:?} {}", self.kind, self.name.name);
+        }
         write!(f, "{:?} {}", self.kind, self.name)
     }
 }
@@ -69,6 +79,8 @@ pub enum AccountObject {
     Role(Role),
     /// RoleBinding.
     RoleBinding(RoleBinding),
+    /// ClusterRoleBinding.
+    ClusterRoleBinding(ClusterRoleBinding),
 }
 
 impl AccountObject {
@@ -78,6 +90,7 @@ impl AccountObject {
             Self::ServiceAccount(account) => (Kind::ServiceAccount, &account.metadata),
             Self::Role(role) => (Kind::Role, &role.metadata),
             Self::RoleBinding(binding) => (Kind::RoleBinding, &binding.metadata),
+            Self::ClusterRoleBinding(binding) => (Kind::ClusterRoleBinding, &binding.metadata),
         };
         let name = NamespacedName::of(metadata);
         ObjectId { kind, name }
@@ -94,10 +107,19 @@ impl AccountObject {
                 rules: role.rules.as_deref().unwrap_or_default(),
                 ..Content::of(&role.metadata)
             },
-            Self::RoleBinding(binding) => Content {
-                role: Some(&binding.role_ref),
-                subjects: binding.subjects.as_deref().unwrap_or_default(),
-                ..Content::of(&binding.metadata)
+            Self::RoleBinding(RoleBinding {
+                metadata,
+                role_ref,
+                subjects,
+            })
+            | Self::ClusterRoleBinding(ClusterRoleBinding {
+                metadata,
+                role_ref,
+                subjects,
+            }) => Content {
+                role: Some(role_ref),
+                subjects: subjects.as_deref().unwrap_or_default(),
+                ..Content::of(metadata)
             },
         }
         .observed()
@@ -119,6 +141,12 @@ impl From<Role> for AccountObject {
 impl From<RoleBinding> for AccountObject {
     fn from(binding: RoleBinding) -> Self {
         Self::RoleBinding(binding)
+    }
+}
+
+impl From<ClusterRoleBinding> for AccountObject {
+    fn from(binding: ClusterRoleBinding) -> Self {
+        Self::ClusterRoleBinding(binding)
     }
 }
 
@@ -154,7 +182,7 @@ impl Registration {
     }
 }
 
-/// What is known of an existing object: small, since there are four for each cluster.
+/// What is known of an existing object: small, since there are five for each cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedObject {
     /// The Cluster that its annotations name.
@@ -165,7 +193,7 @@ pub struct ObservedObject {
     pub uid: Option<String>,
     /// A hash of everything that this module sets.
     pub(super) content: u64,
-    /// A hash of the role of a RoleBinding, which cannot be changed.
+    /// A hash of the role of a binding, which cannot be changed.
     pub(super) role: u64,
 }
 
@@ -272,7 +300,7 @@ struct Names<'n> {
     account: &'n str,
     /// The ClusterRole of this RoleBinding.
     role: &'n str,
-    /// The Role beside the Cluster, and its RoleBinding.
+    /// The Role beside the Cluster, its RoleBinding, and the ClusterRoleBinding.
     beside_cluster: &'n str,
 }
 
@@ -308,15 +336,15 @@ fn objects(
     let binding = |metadata, kind: &str, role: &str| {
         AccountObject::RoleBinding(RoleBinding {
             metadata,
-            role_ref: RoleRef {
-                api_group: Some(RBAC.to_owned()),
-                kind: kind.to_owned(),
-                name: role.to_owned(),
-            },
+            role_ref: role_ref(kind, role),
             subjects: subjects.clone(),
         })
     };
     let own = names.beside_cluster;
+    let without_namespace = ObjectMeta {
+        namespace: None,
+        ..metadata("", own, None)
+    };
     vec![
         AccountObject::ServiceAccount(ServiceAccount {
             metadata: in_namespace.clone(),
@@ -329,7 +357,20 @@ fn objects(
             rules: Some(vec![rule("clusters/status", &cluster.name, "patch")]),
         }),
         binding(beside_cluster(own), "Role", own),
+        AccountObject::ClusterRoleBinding(ClusterRoleBinding {
+            metadata: without_namespace,
+            role_ref: role_ref("ClusterRole", CONTENTS_ROLE),
+            subjects: subjects.clone(),
+        }),
     ]
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef {
+        api_group: Some(RBAC.to_owned()),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 fn rule(resource: &str, name: &str, verb: &str) -> PolicyRule {
@@ -373,14 +414,15 @@ mod tests {
             AccountObject::ServiceAccount(object) => serde_json::to_value(object),
             AccountObject::Role(object) => serde_json::to_value(object),
             AccountObject::RoleBinding(object) => serde_json::to_value(object),
+            AccountObject::ClusterRoleBinding(object) => serde_json::to_value(object),
         });
         json.map(Result::unwrap).collect()
     }
 
     #[test]
     fn the_account_may_use_its_namespace_and_the_status_of_its_cluster() {
-        let [account, binding, role, status_binding] = &objects()[..] else {
-            panic!("four objects");
+        let [account, binding, role, status_binding, contents] = &objects()[..] else {
+            panic!("five objects");
         };
         assert_eq!(account["metadata"]["namespace"], "cluster-edge");
         assert_eq!(account["automountServiceAccountToken"], false);
@@ -394,7 +436,10 @@ mod tests {
             assert_eq!(rule["resourceNames"], json!(["edge-1"]), "only its own Cluster");
         }
         assert_eq!(status_binding["roleRef"]["name"], role["metadata"]["name"]);
-        for binding in [binding, status_binding] {
+        assert_eq!(contents["metadata"]["namespace"], Value::Null);
+        assert_eq!(contents["metadata"]["name"], role["metadata"]["name"]);
+        assert_eq!(contents["roleRef"]["name"], "helmops-agent-contents");
+        for binding in [binding, status_binding, contents] {
             let subject =
                 json!([{ "kind": "ServiceAccount", "name": "helmops-agent", "namespace": "cluster-edge" }]);
             assert_eq!(binding["subjects"], subject);
@@ -466,6 +511,11 @@ mod tests {
                 AccountObject::RoleBinding(object) => (serde_json::to_value(object).unwrap(), |json| {
                     json["subjects"][0]["namespace"] = json!("default");
                 }),
+                AccountObject::ClusterRoleBinding(object) => {
+                    (serde_json::to_value(object).unwrap(), |json| {
+                        json["subjects"][0]["namespace"] = json!("default");
+                    })
+                }
             };
             json["metadata"]["uid"] = json!("u-2");
             json["metadata"]["resourceVersion"] = json!("7");

@@ -13,8 +13,8 @@ mod plan;
 
 pub use self::{
     account::{
-        ACCOUNT, AccountObject, Kind, ObjectId, ObservedObject, REGISTERED_ROLE, Registration, account,
-        registered,
+        ACCOUNT, AccountObject, CONTENTS_ROLE, Kind, ObjectId, ObservedObject, REGISTERED_ROLE, Registration,
+        account, registered,
     },
     contact::{AGENT_TIMEOUT, Contact, Patience},
     plan::{Write, plan},

@@ -100,7 +100,7 @@ mod tests {
     fn a_new_account_is_created_and_an_existing_one_is_left_alone() {
         let objects = desired("cluster-a");
         let writes = plan(&cluster(), objects.clone(), &BTreeMap::new());
-        assert_eq!(writes.len(), 4);
+        assert_eq!(writes.len(), 5);
         assert!(writes.iter().all(|write| matches!(write, Write::Create(_))));
         assert_eq!(plan(&cluster(), objects.clone(), &existing(&objects)), []);
     }
@@ -163,8 +163,8 @@ mod tests {
                 "delete ServiceAccount cluster-old/helmops-agent u-0"
             ]
         );
-        // The Role is beside the Cluster, and its RoleBinding has another subject now.
-        assert_eq!(writes.len(), 5, "{writes:?}");
+        // The Role is beside the Cluster. Its RoleBinding and the ClusterRoleBinding have another subject now.
+        assert_eq!(writes.len(), 6, "{writes:?}");
         change(&mut observed, Kind::ServiceAccount, |found| {
             found.cluster = Some(NamespacedName::new("fleet", "b"));
         });
@@ -180,7 +180,7 @@ mod tests {
     fn nothing_remains_of_a_deleted_cluster() {
         let observed = existing(&desired("cluster-a"));
         let writes = plan(&cluster(), Vec::new(), &observed);
-        assert_eq!(writes.len(), 4);
+        assert_eq!(writes.len(), 5);
         assert!(
             writes
                 .iter()

@@ -91,12 +91,15 @@ impl Fixture {
             "apiVersion": RBAC, "kind": "Role", "metadata": { "name": "helmops-agent-edge" },
             "rules": [permission("clusters/status", "patch")],
         });
+        let mut contents = binding(namespace, "ClusterRole", "helmops-agent-contents");
+        contents["kind"] = json!("ClusterRoleBinding");
         let objects = [
             cluster,
             account,
             binding(ACCOUNT, "ClusterRole", ACCOUNT),
             role,
             binding("helmops-agent-edge", "Role", "helmops-agent-edge"),
+            contents,
         ];
         for object in &objects {
             self.create(object).await?;
