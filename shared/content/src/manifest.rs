@@ -44,6 +44,17 @@ impl Manifest {
         Ok(Self { resources })
     }
 
+    /// The ID that Fleet gives these files, in this order.
+    pub fn id(&self) -> ContentId {
+        let mut digest = Sha256::new();
+        let hashed = self.write_json(|text| {
+            digest.add(text.as_bytes());
+            Ok(())
+        });
+        debug_assert!(hashed.is_ok(), "only a writer fails");
+        ContentId::of_sha256(&digest.hex())
+    }
+
     /// The manifest as it is stored. The same files give the same bytes, with the same version of the compression.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ pub mod action;
 pub mod adoption;
 pub mod api_move;
 pub mod chart_metadata;
+pub mod content;
 pub mod dependencies;
 pub mod deployed;
 pub mod drift;
