@@ -93,6 +93,9 @@ func (e *engine) act(ctx context.Context) (Outcome, error) {
 		return Outcome{Printed: printed}, err
 	case "render":
 		return e.render(ctx)
+	case "patch":
+		printed, err := patchFiles(e.request.Patched)
+		return Outcome{Printed: printed}, err
 	default:
 		return Outcome{}, fmt.Errorf("unknown action %q", e.request.Action)
 	}

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path"
 	"regexp"
 	"slices"
-	"strings"
 
+	"helm.sh/helm/v4/pkg/chart/common"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
@@ -23,26 +26,27 @@ const manifests = "fleet-manifests.yaml"
 // chartFolder is what Fleet's paths start with: it keeps a chart in a folder with its checksum.
 var chartFolder = regexp.MustCompile(`^\.chart/[^/]+/`)
 
-// listsOfFiles are the fields of a kustomization whose entries are files or folders, or repositories that it would clone; those of the
-// second list may be objects as well.
-var (
-	listsOfFiles         = []string{"resources", "bases", "components", "crds", "configurations"}
-	listsOfFilesOrObject = []string{"generators", "transformers", "validators"}
-)
-
-// repository is what Kustomize takes for a repository, whether there is such a file or not.
-var repository = regexp.MustCompile(`(?i)^(git::|[a-z0-9+.-]+://|[^/@]+@|github\.com[/:])|\.git(/|$|\?)|[?&](ref|version)=|_git/`)
-
-// kustomized are the documents after the kustomization in a folder of the chart, which has them as its first resource. It replaces all
-// of them but hooks, as in Fleet, which does nothing if there is no kustomization in the folder: here that is an error.
-func kustomized(chart *chartv2.Chart, folder string, documents []document) ([]document, error) {
+// kustomizedChart are the documents after the kustomization in a folder of the chart. Fleet does nothing if there is none in the folder: here
+// that is an error.
+func kustomizedChart(chart *chartv2.Chart, folder string, documents []document) ([]document, error) {
 	folder = path.Clean(chartFolder.ReplaceAllString(folder, ""))
-	files, isThere, err := filesOf(chart, folder)
-	if err != nil {
-		return nil, err
+	isThere := func(file *common.File) bool {
+		return path.Dir(file.Name) == folder && slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file.Name))
 	}
-	if !isThere {
-		return nil, kustomizationError(fmt.Errorf("the chart has no kustomization.yaml in the folder %q", folder))
+	if !slices.ContainsFunc(chart.Raw, isThere) {
+		return nil, kustomizationError("the chart has no kustomization.yaml in the folder %q", folder)
+	}
+	return kustomized(chart, chart.Raw, folder, documents)
+}
+
+// kustomized are the documents after the kustomization in a folder of these files, which has them as its first resource. It replaces all of
+// them but hooks.
+func kustomized(chart *chartv2.Chart, from []*common.File, folder string, documents []document) ([]document, error) {
+	files := filesys.MakeFsInMemory()
+	for _, file := range from {
+		if err := files.WriteFile(file.Name, file.Data); err != nil {
+			return nil, kustomizationError("%s: Kustomize cannot have this file: %v", file.Name, err)
+		}
 	}
 	var all bytes.Buffer
 	var rest []document
@@ -56,16 +60,15 @@ func kustomized(chart *chartv2.Chart, folder string, documents []document) ([]do
 			fmt.Fprintf(&all, "---\n%s\n", object.json)
 		}
 	}
-	if err := files.WriteFile(path.Join(folder, manifests), all.Bytes()); err != nil {
+	if err := addManifests(files, folder, all.Bytes()); err != nil {
 		return nil, err
 	}
-	// What a kustomization names is in memory, or refused: this is for what Kustomize may learn to fetch.
-	transport := http.DefaultTransport
-	http.DefaultTransport = noTransport{}
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
-	http.DefaultTransport = transport
+	if err := checkFolder(files, folder, map[string]bool{}); err != nil {
+		return nil, err
+	}
+	result, err := build(files, folder)
 	if err != nil {
-		return nil, kustomizationError(err)
+		return nil, refusedByKustomize(kustomizeDir, err)
 	}
 	for _, resource := range result.Resources() {
 		object, err := objectOfNode(resource.YNode())
@@ -81,102 +84,116 @@ func kustomized(chart *chartv2.Chart, folder string, documents []document) ([]do
 	return rest, nil
 }
 
+// build runs Kustomize. What a kustomization names is in memory, or refused: that it can neither fetch nor run anything is for what it may
+// learn to.
+func build(files filesys.FileSystem, folder string) (result resmap.ResMap, err error) {
+	defer func() {
+		// Kustomize panics when a patch gives an object the name of another one.
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%v", reason)
+		}
+	}()
+	err = isolated(func() error {
+		result, err = krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
+		return err
+	})
+	return result, err
+}
+
+// isolated runs an action without HTTP and without programs, such as git.
+func isolated(action func() error) error {
+	transport, programs := http.DefaultTransport, os.Getenv("PATH")
+	defer func() {
+		http.DefaultTransport = transport
+		_ = os.Setenv("PATH", programs)
+	}()
+	http.DefaultTransport = noTransport{}
+	if err := os.Setenv("PATH", ""); err != nil {
+		return err
+	}
+	return action()
+}
+
 // kustomizedFile is what the objects of a kustomization are from.
 func kustomizedFile(chart *chartv2.Chart) string {
 	return path.Join(chart.ChartFullPath(), "templates/kustomization.yaml")
 }
 
-// filesOf are the files of the chart in memory, and whether the folder has a kustomization.
-func filesOf(chart *chartv2.Chart, folder string) (filesys.FileSystem, bool, error) {
-	files := filesys.MakeFsInMemory()
-	for _, file := range chart.Raw {
-		if err := files.WriteFile(file.Name, file.Data); err != nil {
-			return nil, false, err
-		}
+// addManifests adds the rendered objects to the kustomization in a folder, as its first resource. Without any, it stays as it is.
+func addManifests(files filesys.FileSystem, folder string, objects []byte) error {
+	if err := files.WriteFile(path.Join(folder, manifests), objects); err != nil || len(objects) == 0 {
+		return err
 	}
-	isThere := false
-	for _, file := range chart.Raw {
-		if !slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file.Name)) {
-			continue
-		}
-		fields := map[string]any{}
-		if err := yaml.Unmarshal(file.Data, &fields); err != nil {
-			return nil, false, kustomizationError(fmt.Errorf("%s: %w", file.Name, err))
-		}
-		isFirst := path.Dir(file.Name) == folder
-		if err := checkFiles(files, file.Name, fields, isFirst); err != nil {
-			return nil, false, err
-		}
-		if !isFirst {
-			continue
-		}
-		isThere = true
-		resources, _ := fields["resources"].([]any)
-		if !slices.Contains(resources, any(manifests)) {
-			fields["resources"] = append([]any{manifests}, resources...)
-		}
-		text, err := yaml.Marshal(fields)
-		if err != nil {
-			return nil, false, err
-		}
-		if err := files.WriteFile(file.Name, text); err != nil {
-			return nil, false, err
-		}
+	name, kustomization, err := kustomizationIn(files, folder)
+	if err != nil || name == "" {
+		return err
 	}
-	return files, isThere, nil
+	if slices.Contains(kustomization.Resources, manifests) {
+		return nil
+	}
+	kustomization.Resources = append([]string{manifests}, kustomization.Resources...)
+	text, err := yaml.Marshal(kustomization)
+	if err != nil {
+		return err
+	}
+	return files.WriteFile(name, text)
 }
 
-// checkFiles refuses what is not in the chart: Kustomize would fetch or clone it.
-func checkFiles(files filesys.FileSystem, name string, fields map[string]any, hasManifests bool) error {
-	for _, field := range slices.Concat(listsOfFiles, listsOfFilesOrObject) {
-		entries, _ := fields[field].([]any)
-		for _, entry := range entries {
-			text, isText := entry.(string)
-			isObject := slices.Contains(listsOfFilesOrObject, field) && len(readObjects(text)) > 0
-			isKnown := hasManifests && text == manifests
-			if !isText || isObject || isKnown {
-				continue
-			}
-			if repository.MatchString(text) || !files.Exists(path.Join(path.Dir(name), text)) {
-				return kustomizationError(fmt.Errorf("%s: %s has %q, which is no file of the chart; only files of the chart are read", name, field, text))
+// kustomizationIn is the kustomization in a folder, as Kustomize itself reads it; it has no name if there is none.
+func kustomizationIn(files filesys.FileSystem, folder string) (name string, kustomization *types.Kustomization, err error) {
+	for _, file := range konfig.RecognizedKustomizationFileNames() {
+		name := path.Join(folder, file)
+		if !files.Exists(name) {
+			continue
+		}
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return "", nil, refusedByKustomize(kustomizeDir+": "+name, err)
+		}
+		kustomization := &types.Kustomization{}
+		if err := kustomization.Unmarshal(text); err != nil {
+			return "", nil, refusedByKustomize(kustomizeDir+": "+name, err)
+		}
+		kustomization.FixKustomization()
+		return name, kustomization, nil
+	}
+	return "", nil, nil
+}
+
+// checkFolder refuses what the kustomization in a folder, or one that it names, would fetch or clone: all of it has to be among the files.
+func checkFolder(files filesys.FileSystem, folder string, isChecked map[string]bool) error {
+	if isChecked[folder] {
+		return nil
+	}
+	isChecked[folder] = true
+	name, kustomization, err := kustomizationIn(files, folder)
+	if err != nil || name == "" {
+		return err
+	}
+	if len(kustomization.HelmCharts) > 0 {
+		return kustomizationError("%s: helmCharts cannot be used, since a kustomization fetches nothing; name the chart in helm", name)
+	}
+	for _, named := range namedFiles(kustomization) {
+		if named.isInline() {
+			continue
+		}
+		if !named.isIn(files, folder) {
+			return kustomizationError("%s: %s, which is no file of the chart or the Bundle; only these are read", name, named)
+		}
+		if at := path.Join(folder, named.text); files.IsDir(at) {
+			if err := checkFolder(files, at, isChecked); err != nil {
+				return err
 			}
 		}
-	}
-	if remote := remoteIn(fields); remote != "" {
-		return kustomizationError(fmt.Errorf("%s: %q is not in the chart; only files of the chart are read", name, remote))
 	}
 	return nil
 }
 
-// remoteIn is a text that names a file of a server, where a file is named. Inline patches may have any texts.
-func remoteIn(value any) string {
-	switch value := value.(type) {
-	case string:
-		if !strings.Contains(value, "\n") && strings.Contains(value, "://") {
-			return value
-		}
-	case []any:
-		for _, item := range value {
-			if remote := remoteIn(item); remote != "" {
-				return remote
-			}
-		}
-	case map[string]any:
-		for key, item := range value {
-			// Values of objects, not files.
-			if slices.Contains([]string{"literals", "commonAnnotations", "commonLabels", "labels", "patch", "options", "images"}, key) {
-				continue
-			}
-			if remote := remoteIn(item); remote != "" {
-				return remote
-			}
-		}
-	}
-	return ""
-}
+// kustomizeDir is the field with the folder of a kustomization, for messages.
+const kustomizeDir = "kustomize.dir"
 
-func kustomizationError(err error) error {
-	return &refusedError{text: fmt.Sprintf("kustomize.dir: %v", err), reason: "ObjectsRefused"}
+func kustomizationError(format string, arguments ...any) error {
+	return &refusedError{text: kustomizeDir + ": " + fmt.Sprintf(format, arguments...), reason: "ObjectsRefused"}
 }
 
 type noTransport struct{}

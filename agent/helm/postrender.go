@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -15,10 +14,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// postRenderers is the field with the steps, for messages.
+const postRenderers = "lifecycle.postRenderers"
+
 // PostRender is what a user changes in rendered objects with Kustomize, before Helm sorts them and they are marked.
 type PostRender struct {
 	// Folder is one of the chart with a kustomization, which comes first; empty for none.
 	Folder string `json:"folder,omitempty"`
+	// IsContent is whether the chart is made of the files of a Bundle: the folder is one of these, and the chart may have manifests.
+	IsContent bool `json:"isContent,omitempty"`
 	// Renderers are in the order in which they change the objects.
 	Renderers []Renderer `json:"renderers"`
 	// Strategy is combined, separate or nohooks: which objects are changed together.
@@ -151,11 +155,11 @@ func (r *Renderer) run(objects []object, matched map[string]bool) ([]object, err
 	}
 	before, err := resmap.NewFactory(provider.NewDefaultDepProvider().GetResourceFactory()).NewResMapFromBytes(all.Bytes())
 	if err != nil {
-		return nil, refusedByKustomize(err)
+		return nil, refusedByKustomize(postRenderers, err)
 	}
 	after, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, ".")
 	if err != nil {
-		return nil, refusedByKustomize(err)
+		return nil, refusedByKustomize(postRenderers, err)
 	}
 	for _, patch := range r.Patches {
 		if patch.selects(before) || patch.selects(after) {
@@ -166,7 +170,7 @@ func (r *Renderer) run(objects []object, matched map[string]bool) ([]object, err
 	for _, resource := range after.Resources() {
 		one, err := objectOfNode(resource.YNode())
 		if err != nil {
-			return nil, refusedByKustomize(err)
+			return nil, refusedByKustomize(postRenderers, err)
 		}
 		changed = append(changed, one)
 	}
@@ -180,12 +184,4 @@ func (p *Patch) selects(objects resmap.ResMap) bool {
 	}
 	selected, err := objects.Select(*p.Target.selector())
 	return err == nil && len(selected) > 0
-}
-
-// nodeContents is what Kustomize prints of an object, which may have the data of a Secret.
-var nodeContents = regexp.MustCompile(`(?s)(node contents|config: |in object|failed object).*`)
-
-func refusedByKustomize(err error) error {
-	text := nodeContents.ReplaceAllString(err.Error(), "$1 …")
-	return &refusedError{text: "lifecycle.postRenderers: " + text, reason: "ObjectsRefused"}
 }

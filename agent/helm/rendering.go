@@ -24,7 +24,9 @@ import (
 //
 // The release gets the chart itself.
 type rendering struct {
-	chart   *chartv2.Chart
+	chart *chartv2.Chart
+	// content are files beside the chart, for a kustomization.
+	content []*common.File
 	values  map[string]any
 	request *Request
 	helm    *action.Configuration
@@ -43,7 +45,11 @@ func newRendering(helm *action.Configuration, request *Request, chart *chartv2.C
 	if err := chartutil.ProcessDependencies(chart, values); err != nil {
 		return nil, invalid("chart dependencies processing failed: %v", err)
 	}
-	return &rendering{chart: chart, values: values, request: request, helm: helm}, nil
+	rendering := &rendering{chart: chart, values: values, request: request, helm: helm}
+	if request.PostRender.IsContent {
+		rendering.content = takeContent(chart)
+	}
+	return rendering, nil
 }
 
 // standIn is the chart that Helm gets: no values and no subcharts, since templates of the chart get those of the chart.
@@ -54,6 +60,13 @@ func (r *rendering) standIn() *chartv2.Chart {
 	r.addTemplates(standIn, r.chart)
 	// Also for what is in no template, and to render a chart without any: its values are checked then, and so are the patches.
 	r.addTemplate(standIn, kustomizedFile(r.chart))
+	if r.request.PostRender.IsContent {
+		for _, file := range r.chart.Files {
+			if strings.HasPrefix(file.Name, rawFolder) {
+				r.addTemplate(standIn, rawFile(r.chart, file.Name))
+			}
+		}
+	}
 	for at, crd := range r.chart.CRDObjects() {
 		file := &common.File{Name: fmt.Sprintf("crds/%d/%s", at, path.Base(crd.Filename)), Data: crd.File.Data}
 		standIn.Files = append(standIn.Files, file)
@@ -98,7 +111,7 @@ func (r *rendering) render(scope map[string]any) (files map[string]string, err e
 	defer func() {
 		// Kustomize panics when a patch gives an object the name of another one.
 		if reason := recover(); reason != nil {
-			err = refusedByKustomize(fmt.Errorf("%v", reason))
+			err = refusedByKustomize(postRenderers, fmt.Errorf("%v", reason))
 		}
 	}()
 	release, isRelease := scope["Release"].(map[string]any)
@@ -146,11 +159,9 @@ func (r *rendering) changed(files map[string]string) (map[string]string, error) 
 			documents = append(documents, document{File: name, Text: texts[number]})
 		}
 	}
-	if folder := r.request.PostRender.Folder; folder != "" {
-		var err error
-		if documents, err = kustomized(r.chart, folder, documents); err != nil {
-			return nil, err
-		}
+	documents, err := r.kustomized(documents)
+	if err != nil {
+		return nil, err
 	}
 	documents, unmatched, err := r.request.PostRender.apply(documents)
 	if err != nil {
@@ -165,6 +176,19 @@ func (r *rendering) changed(files map[string]string) (map[string]string, error) 
 		result[document.File] = text + "---\n" + document.Text
 	}
 	return result, nil
+}
+
+// kustomized are the documents before the post-renderers.
+func (r *rendering) kustomized(documents []document) ([]document, error) {
+	folder := r.request.PostRender.Folder
+	switch {
+	case r.request.PostRender.IsContent:
+		return r.ofContent(documents)
+	case folder != "":
+		return kustomizedChart(r.chart, folder, documents)
+	default:
+		return documents, nil
+	}
 }
 
 // byNumber is the order of the documents of a file: Helm counts in their names.

@@ -8,7 +8,7 @@ import (
 
 // Request is what the engine is to do: one value of JSON on standard input.
 type Request struct {
-	// Action is install, upgrade, rollback, uninstall, test, crds or render.
+	// Action is install, upgrade, rollback, uninstall, test, crds, render or patch.
 	Action    string `json:"action"`
 	Release   string `json:"release"`
 	Namespace string `json:"namespace"`
@@ -26,6 +26,8 @@ type Request struct {
 	Chart *ChartRequest `json:"chart,omitempty"`
 	// PostRender is what a user changes in the objects of an installation, an upgrade or a rendering.
 	PostRender *PostRender `json:"postRender,omitempty"`
+	// Patched are the files of a Bundle with patches of its overlays.
+	Patched []PatchedFile `json:"patched,omitempty"`
 	// Marks are what is changed in the objects of an installation and an upgrade.
 	Marks *Marks `json:"marks,omitempty"`
 
@@ -91,7 +93,7 @@ type Outcome struct {
 	Revision int `json:"revision,omitempty"`
 	// Warnings are those of the API server.
 	Warnings []string `json:"warnings,omitempty"`
-	// Printed are the objects of a rendering, or the CRDs of a chart.
+	// Printed are the objects of a rendering, the CRDs of a chart, or a list of patched files as JSON.
 	Printed string `json:"printed,omitempty"`
 	// UnmatchedPatches are the fields of patches whose target selects no object.
 	UnmatchedPatches []string `json:"unmatchedPatches,omitempty"`

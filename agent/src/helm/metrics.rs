@@ -36,7 +36,7 @@ impl HelmMetrics {
             runs: counters(
                 registry,
                 "helmops_agent_helm_runs_total",
-                "Runs of Helm by action (install, upgrade, rollback, uninstall, test, crds, render) and result (success, error).",
+                "Runs of Helm by action (install, upgrade, rollback, uninstall, test, crds, render, patch) and result (success, error).",
                 &["action", "result"],
             )?,
             duration: registered(

@@ -19,9 +19,12 @@ pub struct InvalidPatch {
 
 /// The steps. `agent/helm/postrender.go` has the same types.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct KustomizeSteps {
     /// The folder of the chart with a kustomization, which comes first; empty for none.
     pub folder: String,
+    /// Whether the chart is made of the files of a Bundle.
+    pub is_content: bool,
     /// The steps, in their order.
     pub renderers: Vec<KustomizeStep>,
     /// Which objects are changed together: `nohooks`, `separate`, or all.
@@ -70,10 +73,11 @@ impl KustomizeSteps {
         }
         let steps = Self {
             folder: post_renderers.folder.clone(),
+            is_content: post_renderers.is_content,
             renderers,
             strategy: post_renderers.strategy.clone(),
         };
-        let has_any = !steps.renderers.is_empty() || !steps.folder.is_empty();
+        let has_any = !steps.renderers.is_empty() || !steps.folder.is_empty() || steps.is_content;
         Ok(has_any.then_some(steps))
     }
 }
@@ -122,7 +126,7 @@ mod tests {
             "images": [{ "name": "nginx", "newTag": "2" }],
         }}]));
         let field = |index| format!("lifecycle.postRenderers[0].kustomize.patches[{index}]");
-        let expected = json!({ "folder": "", "strategy": "separate", "renderers": [{
+        let expected = json!({ "folder": "", "isContent": false, "strategy": "separate", "renderers": [{
             "patches": [
                 { "field": field(0), "patch": "kind: A\nmetadata: {name: a}\n" },
                 { "field": field(0), "patch": "kind: B\nmetadata: {name: b}\nspec: {on: yes}" },

@@ -171,6 +171,7 @@ impl Printed {
         let (what, max) = match action {
             Action::Crds(_) => ("CRDs", MAX_CRD_BYTES),
             Action::Render(_) => ("objects", manifest::MAX_BYTES),
+            Action::Patch(_) => ("patched files", manifest::MAX_BYTES),
             _ => return None,
         };
         Some(Self { what, max })

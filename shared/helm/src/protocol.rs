@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, str};
 
-use helmops_release::{marks, post_render::PostRender};
+use helmops_release::{content::PatchedFile, marks, post_render::PostRender};
 use kube::core::Status;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,8 @@ struct EngineRequest<'r> {
     ends_with_input: bool,
     chart: Option<EngineChart<'r>>,
     post_render: Option<KustomizeSteps>,
+    /// The files that are patched.
+    patched: &'r [PatchedFile],
     marks: Option<EngineMarks<'r>>,
     apply: &'static str,
     take_ownership: bool,
@@ -93,7 +95,7 @@ pub struct EngineOutcome {
     pub revision: Option<u64>,
     /// Warnings of the API server.
     pub warnings: Vec<String>,
-    /// The objects of a rendering, or the CRDs of a chart.
+    /// The objects of a rendering, the CRDs of a chart, or patched files.
     pub printed: String,
     /// The patches whose target selects no object.
     pub unmatched_patches: Vec<String>,
@@ -126,7 +128,7 @@ impl EngineError {
 /// # Errors
 /// If the values are no text.
 pub fn encoded(request: &Request, kubeconfig: &Path, post_renderer: &Path) -> Result<Vec<u8>, Failure> {
-    let uses_cluster = !matches!(request.action, Action::Crds(_));
+    let uses_cluster = !matches!(request.action, Action::Crds(_) | Action::Patch(_));
     let mut encoded = EngineRequest {
         action: request.action.name(),
         release: &request.release.name,
@@ -148,6 +150,7 @@ pub fn encoded(request: &Request, kubeconfig: &Path, post_renderer: &Path) -> Re
             encoded.exclude = &test.filters.exclude;
         }
         Action::Crds(crds) => encoded.crds(crds)?,
+        Action::Patch(files) => encoded.patched = files,
         Action::Render(render) => {
             encoded.chart = Some(chart(&render.deploy)?);
             encoded.post_render = post_render(&render.deploy)?;
@@ -434,6 +437,39 @@ mod tests {
             fields(&of(Identity::Agent, Action::Test(Test { filters, count: 1 }))),
             json!({ "include": ["a"], "exclude": ["b,c=\"d"] })
         );
+    }
+
+    #[test]
+    fn files_are_patched_without_a_cluster() {
+        let file = PatchedFile {
+            path: "a.yaml".to_owned(),
+            text: "a: b".to_owned(),
+            patches: vec!["a: c".to_owned()],
+        };
+        let patch = of(Identity::Agent, Action::Patch(vec![file]));
+        assert_eq!(
+            (&patch["action"], &patch["kubeconfig"]),
+            (&json!("patch"), &Value::Null)
+        );
+        let expected = json!([{ "path": "a.yaml", "text": "a: b", "patches": ["a: c"] }]);
+        assert_eq!(patch["patched"], expected);
+    }
+
+    #[test]
+    fn the_chart_of_files_is_rendered_in_another_way() {
+        let mut deploy = deploy();
+        deploy.post_renderers.is_content = true;
+        deploy.post_renderers.folder = "dev".to_owned();
+        let render = of(
+            Identity::Agent,
+            Action::Render(Render {
+                deploy,
+                is_upgrade: false,
+                capabilities: None,
+            }),
+        );
+        let expected = json!({ "folder": "dev", "isContent": true, "renderers": [], "strategy": "" });
+        assert_eq!(render["postRender"], expected);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use helmops_api::{Lifecycle, lifecycle::PostRenderer, options::BundleDeploymentO
 use helmops_core::admit::MAX_HELM_RUN;
 use helmops_release::{
     chart_metadata::Origin,
+    content::PatchedFile,
     names::ReleaseKey,
     post_render::PostRender,
     record::{Acceptance, Cause, OnDelete, Propagation, TestFilters},
@@ -80,11 +81,13 @@ pub enum Action {
     Crds(Crds),
     /// Print the objects and hooks of a chart, without the post-renderer. Nothing on the cluster is changed.
     Render(Render),
+    /// Apply patches of overlays to files of a Bundle, and print the results as a list in JSON. Nothing on the cluster is read or changed.
+    Patch(Vec<PatchedFile>),
 }
 
 impl Action {
     /// The names of all actions.
-    pub const NAMES: [&str; 7] = [
+    pub const NAMES: [&str; 8] = [
         "install",
         "upgrade",
         "rollback",
@@ -92,6 +95,7 @@ impl Action {
         "test",
         "crds",
         "render",
+        "patch",
     ];
 
     /// A name for logs and metrics, one of [`Action::NAMES`].
@@ -104,6 +108,7 @@ impl Action {
             Self::Test(_) => "test",
             Self::Crds(_) => "crds",
             Self::Render(_) => "render",
+            Self::Patch(_) => "patch",
         }
     }
 
@@ -113,7 +118,7 @@ impl Action {
             Self::Install(install) => Some(&install.deploy),
             Self::Upgrade(upgrade) => Some(&upgrade.deploy),
             Self::Render(render) => Some(&render.deploy),
-            Self::Rollback(_) | Self::Uninstall(_) | Self::Test(_) | Self::Crds(_) => None,
+            Self::Rollback(_) | Self::Uninstall(_) | Self::Test(_) | Self::Crds(_) | Self::Patch(_) => None,
         }
     }
 }
@@ -152,6 +157,8 @@ pub struct Deploy {
 pub struct PostRenderers {
     /// The folder of the chart with a kustomization, which comes first; empty for none.
     pub folder: String,
+    /// Whether the chart is made of the files of a Bundle: then the folder is one of these, and the chart may have manifests.
+    pub is_content: bool,
     /// The steps, in their order.
     pub steps: Vec<PostRenderer>,
     /// Which objects are changed together.
@@ -164,6 +171,7 @@ impl PostRenderers {
         let kustomize = options.kustomize.as_ref();
         Self {
             folder: kustomize.map_or_else(String::new, |kustomize| kustomize.dir.clone()),
+            is_content: false,
             steps: lifecycle.map_or_else(Vec::new, |lifecycle| lifecycle.post_renderers.clone()),
             strategy: lifecycle.map_or_else(String::new, |lifecycle| lifecycle.post_render_strategy.clone()),
         }
