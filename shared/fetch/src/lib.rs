@@ -26,6 +26,7 @@ mod poll;
 mod repository;
 mod secret;
 mod selection;
+mod storage;
 
 use std::{
     io::{self, Write},
@@ -65,6 +66,7 @@ pub use self::{
     poll::Polled,
     repository::{ChartInterest, LIMITS as INDEX_LIMITS, normalized_index_url},
     secret::{AccessSource, SecretError, ca_bundle},
+    storage::StorageError,
 };
 
 /// The time for all resolutions of one HelmOp together, or for a download. Waits for permits do not count: they depend on the

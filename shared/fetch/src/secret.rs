@@ -187,7 +187,11 @@ pub fn hold(budget: &ByteBudget, access: &Access) -> Result<Reservation, SecretE
     Ok(memory)
 }
 
-async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Secret, SecretError> {
+/// Reads a Secret.
+///
+/// # Errors
+/// If it does not exist, or cannot be read.
+pub async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Secret, SecretError> {
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
     bounded(secrets.get(&path_segment(name))).await.map_err(|source| {
         if source.is_not_found() {
@@ -205,9 +209,11 @@ async fn fetch(client: &Client, namespace: &str, name: &str) -> Result<Secret, S
 }
 
 /// A Secret of any type: only its keys matter, as in Fleet.
-struct Keys<'a> {
-    name: &'a str,
-    secret: Secret,
+pub struct Keys<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The Secret.
+    pub secret: Secret,
 }
 
 impl Keys<'_> {
@@ -251,7 +257,8 @@ impl Keys<'_> {
         Ok(Some(ProxyConfig { address, login }))
     }
 
-    fn tls_config(&self) -> Result<TlsConfig, SecretError> {
+    /// What certificates are checked with, and the own one.
+    pub fn tls_config(&self) -> Result<TlsConfig, SecretError> {
         let cacerts = self.text("cacerts")?.filter(|pem| !pem.trim().is_empty());
         let identity = self.pair("tls.crt", "tls.key")?;
         Ok(TlsConfig {
@@ -265,7 +272,8 @@ impl Keys<'_> {
         })
     }
 
-    fn text(&self, key: &'static str) -> Result<Option<String>, SecretError> {
+    /// The text of a key.
+    pub fn text(&self, key: &'static str) -> Result<Option<String>, SecretError> {
         let Some(bytes) = self.secret.data.as_ref().and_then(|data| data.get(key)) else {
             return Ok(None);
         };
@@ -296,7 +304,7 @@ impl Keys<'_> {
     }
 
     /// True for what Go's `strconv.ParseBool` accepts as true; false for anything else, as in Fleet.
-    fn flag(&self, key: &'static str) -> Result<bool, SecretError> {
+    pub fn flag(&self, key: &'static str) -> Result<bool, SecretError> {
         let text = self.text(key)?.unwrap_or_default();
         Ok(["1", "t", "T", "true", "TRUE", "True"].contains(&text.as_str()))
     }

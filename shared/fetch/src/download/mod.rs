@@ -23,7 +23,8 @@ use helm_index::VersionRequest;
 use helmops_model::chart::source::ChartSource;
 
 pub use self::error::{DigestMismatch, DownloadError, Origin};
-use self::{archive::Found, registry::Pull, store::Stored};
+pub use self::registry::Pull;
+use self::{archive::Found, store::Stored};
 use crate::{
     access::Access,
     http::HttpClient,

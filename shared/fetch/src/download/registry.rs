@@ -103,6 +103,24 @@ impl Pull<'_> {
         self.manifest(&chart, &digest, &url, digests, output).await
     }
 
+    /// Pulls the files of a Bundle with an ID: the only layer of the manifest that a tag in the reference names.
+    pub async fn content<W: Write + Send + 'static>(
+        &self,
+        reference: &str,
+        id: &str,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let Sources { http, registries, .. } = self.sources;
+        let chart = registries
+            .chart(http, self.access, reference)
+            .map_err(DownloadError::Registry)?;
+        let tag = chart.pinned_tag().unwrap_or_default();
+        let digest = registries.digest_of_tag(&chart, tag, self.since).await;
+        let digest = digest.map_err(DownloadError::Registry)?;
+        let find = |manifest: &[u8]| manifest::content_layer(manifest, id);
+        self.layer(&chart, (&digest, reference), find, &[], output).await
+    }
+
     /// Pulls the archive that the manifest with a digest names.
     async fn manifest<W: Write + Send + 'static>(
         &self,
@@ -112,13 +130,26 @@ impl Pull<'_> {
         digests: &[Required],
         output: W,
     ) -> Result<Downloaded<W>, DownloadError> {
+        self.layer(chart, (digest, url), manifest::chart_layer, digests, output)
+            .await
+    }
+
+    /// Pulls the layer that is found in the manifest with a digest.
+    async fn layer<W: Write + Send + 'static>(
+        &self,
+        chart: &RegistryChart<'_>,
+        (digest, url): (&str, &str),
+        find: impl FnOnce(&[u8]) -> Result<manifest::ChartLayer, manifest::ManifestError>,
+        digests: &[Required],
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
         let permit = chart.acquire_permit().await;
         let bytes = chart
             .manifest(&permit, digest)
             .await
             .map_err(DownloadError::Registry)?;
         check_manifest(digest, &bytes, url)?;
-        let layer = manifest::chart_layer(&bytes).map_err(|source| {
+        let layer = find(&bytes).map_err(|source| {
             DownloadError::Registry(RegistryError::Manifest {
                 reference: url.to_owned(),
                 source,

@@ -433,6 +433,54 @@ async fn a_chart_is_pulled_by_the_digest_of_its_tag() {
 }
 
 #[tokio::test]
+async fn the_files_of_a_bundle_are_the_layer_with_their_id() {
+    let manifest = |ids: &[&str]| {
+        let layer = |id: &&str| {
+            json!({ "mediaType": "application/fleet.file", "digest": format!("sha256:{}", sha256(ARCHIVE)), "size": ARCHIVE.len(),
+                "annotations": { "id": id } })
+        };
+        json!({ "schemaVersion": 2, "artifactType": "application/fleet.manifest", "layers": ids.iter().map(layer).collect::<Vec<_>>() })
+            .to_string()
+    };
+    for (ids, blob, expected) in [
+        (&["s-1"][..], ARCHIVE, Ok(())),
+        (
+            &["s-2"],
+            ARCHIVE,
+            Err((Reason::InvalidChart, "annotation id: s-1")),
+        ),
+        (
+            &["s-1", "s-1"],
+            ARCHIVE,
+            Err((Reason::InvalidChart, "but 2 layers")),
+        ),
+        (&[], ARCHIVE, Err((Reason::InvalidChart, "but 0 layers"))),
+        (
+            &["s-1"],
+            b"other",
+            Err((Reason::DigestMismatch, "has the digest")),
+        ),
+    ] {
+        let of_bundle = manifest(ids);
+        let server = Server::http(move |head| registry(head, &of_bundle, blob)).await;
+        let reference = format!("oci://{}/fleet/s-1:latest", server.host());
+        let access = over_plain_http(anonymous());
+        match (
+            TestResolver::new().content(&access, &reference, "s-1").await,
+            expected,
+        ) {
+            (Ok(downloaded), Ok(())) => assert_eq!(downloaded.output, ARCHIVE),
+            (Err(error), Err((reason, text))) => {
+                assert_eq!(error.reason(), reason, "{error}");
+                assert!(error.to_string().contains(text), "{error}");
+            }
+            (outcome, expected) => panic!("{outcome:?} {expected:?}"),
+        }
+        assert_eq!(server.lines()[0], "HEAD /v2/fleet/s-1/manifests/latest");
+    }
+}
+
+#[tokio::test]
 async fn a_recorded_manifest_is_pulled_wherever_its_tag_points_now() {
     let (server, outcome) = pull(&manifest_digest(), |head| {
         if head.method == "HEAD" || head.target.ends_with("/1.0.0") {

@@ -28,7 +28,7 @@ use crate::{
     access::{self, Access},
     bounds::MemoryBounds,
     cache::CacheSettings,
-    download::{ChartDownload, DownloadError, Downloaded, Sources, download},
+    download::{ChartDownload, DownloadError, Downloaded, Pull, Sources, download},
     http::{Addresses, Connection, FetchErrorKind, HttpClient, Limits, Timeouts, TlsConfig},
     login::Login,
     metrics::FetchMetrics,
@@ -278,6 +278,27 @@ impl TestResolver {
         };
         let interest = |_: &str, _: Option<&str>| ChartFilter::new();
         within_deadline(download(sources, access, &interest, chart, output)).await
+    }
+
+    /// Downloads the files of a Bundle from a registry.
+    pub async fn content(
+        &self,
+        access: &Access,
+        reference: &str,
+        id: &str,
+    ) -> Result<Downloaded<Vec<u8>>, DownloadError> {
+        let sources = Sources {
+            http: &self.http,
+            repositories: &self.repositories,
+            registries: &self.registries,
+        };
+        let pull = Pull {
+            sources,
+            access,
+            limit: ARCHIVE_LIMIT,
+            since: Instant::now(),
+        };
+        within_deadline(pull.content(reference, id, Vec::new())).await
     }
 
     /// Repeats the resolution until it succeeds: a failed host backs off for a while.

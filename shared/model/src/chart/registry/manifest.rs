@@ -1,5 +1,7 @@
 //! The manifest of a chart: which layer is its archive, and which version its configuration has.
 
+use std::collections::BTreeMap;
+
 use bounded_text::cut;
 use masterminds_semver::Version;
 use serde::Deserialize;
@@ -56,6 +58,16 @@ pub enum ManifestError {
         /// The number of such layers.
         number: usize,
     },
+    /// It does not have the files of a Bundle.
+    #[error(
+        "the manifest has not one layer with the annotation id: {id}, as the files of a Bundle have, but {number} layers"
+    )]
+    Content {
+        /// The ID of the files.
+        id: String,
+        /// The number of layers.
+        number: usize,
+    },
     /// The digest of the archive is malformed.
     #[error("the digest of the chart in the manifest cannot be used: {0}")]
     Digest(DigestError),
@@ -95,6 +107,8 @@ struct Descriptor {
     digest: String,
     #[serde(default)]
     size: u64,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 /// The metadata of a chart, which are its configuration.
@@ -121,8 +135,30 @@ pub fn chart_layer(manifest: &[u8]) -> Result<ChartLayer, ManifestError> {
             },
         });
     };
-    let size = archive.size;
-    let digest = blob_digest(archive)?;
+    of_sha256(archive)
+}
+
+/// The layer with the files of a Bundle, as Fleet stores them: the only one, with their ID.
+///
+/// # Errors
+/// If it is not the manifest of these files.
+pub fn content_layer(manifest: &[u8], id: &str) -> Result<ChartLayer, ManifestError> {
+    let manifest: Manifest = decoded(manifest)?;
+    let number = manifest.layers.len();
+    let mut layers = manifest.layers.into_iter();
+    let has_id = |layer: &Descriptor| layer.annotations.get("id").is_some_and(|found| found == id);
+    match (layers.next().filter(has_id), layers.next()) {
+        (Some(layer), None) => of_sha256(layer),
+        _ => Err(ManifestError::Content {
+            id: cut(id.to_owned(), MAX_QUOTED),
+            number,
+        }),
+    }
+}
+
+fn of_sha256(layer: Descriptor) -> Result<ChartLayer, ManifestError> {
+    let size = layer.size;
+    let digest = blob_digest(layer)?;
     if !digest.starts_with("sha256:") {
         return Err(ManifestError::Algorithm(digest));
     }
@@ -208,6 +244,25 @@ mod tests {
                 size: 7,
             };
             assert_eq!(read(&manifest(CONFIG, &layers)), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_bundle_are_the_only_layer_and_have_their_id() {
+        let layer = |id: &str| {
+            let mut layer = layer("application/fleet.file", DIGEST);
+            layer["annotations"] = json!({ "id": id });
+            layer
+        };
+        let read = |layers: &[Value]| {
+            let manifest = json!({ "schemaVersion": 2, "layers": layers }).to_string();
+            content_layer(manifest.as_bytes(), "s-1").map(|layer| layer.digest)
+        };
+        assert_eq!(read(&[layer("s-1")]), Ok(DIGEST.to_owned()));
+        for layers in [vec![], vec![layer("s-2")], vec![layer("s-1"), layer("s-1")]] {
+            let number = layers.len();
+            let id = "s-1".to_owned();
+            assert_eq!(read(&layers), Err(ManifestError::Content { id, number }));
         }
     }
 
