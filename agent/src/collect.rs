@@ -74,7 +74,7 @@ async fn pass(context: &Context, orphans: &mpsc::Sender<String>) -> Result<Pass,
         let Some(deployment) = deployment.as_ref().and_then(|deployment| deployment.valid()) else {
             continue;
         };
-        if removal::is_fleets_own(name) && deployment.spec.helm_chart_options.is_none() {
+        if removal::deploys_fleets_agent(deployment) {
             continue;
         }
         let present = on_delete::owned(context, deployment).await?;

@@ -57,7 +57,7 @@ pub enum AgentError {
     },
     /// The chart cannot be fetched.
     #[error(transparent)]
-    Chart(#[from] ChartError),
+    Chart(ChartError),
     /// Helm failed.
     #[error(transparent)]
     Helm(Box<Failure>),
@@ -195,11 +195,12 @@ pub enum Lacking {
         /// The object.
         object: String,
     },
-    /// The Bundle has files in place of a chart.
+    /// The Bundle deploys another agent.
     #[error(
-        "this Bundle has files (spec.resources) in place of a chart, and helmops deploys charts only; leave it to Fleet's agent"
+        "this Bundle deploys Fleet's agent, which this agent replaces, so it is left as it is; to end it, set the label \
+         fleet.cattle.io/non-managed-agent of the Cluster"
     )]
-    Content,
+    FleetsAgent,
     /// A namespace of the release that can exist.
     #[error(
         "namespace {namespace:?} of the release is {invalid}; correct namespace, defaultNamespace or lifecycle.storageNamespace of the Bundle"
@@ -428,6 +429,15 @@ impl From<MonitorError> for AgentError {
     }
 }
 
+impl From<ChartError> for AgentError {
+    fn from(error: ChartError) -> Self {
+        match error {
+            ChartError::Patches(failure) => Self::Helm(failure),
+            error => Self::Chart(error),
+        }
+    }
+}
+
 impl From<RecordStoreError> for AgentError {
     fn from(error: RecordStoreError) -> Self {
         Self::Record(Box::new(error))
@@ -448,10 +458,11 @@ mod tests {
             ChartError::NoChart.into(),
             ChartError::Storage(io::Error::from(io::ErrorKind::StorageFull)).into(),
             ChartError::from(DownloadError::Write(io::Error::from(io::ErrorKind::StorageFull))).into(),
-            Lacking::Content.into(),
+            Lacking::FleetsAgent.into(),
             AgentError::AttemptFailed(String::new()),
             AgentError::Client(String::new()),
         ];
+        assert!(!Lacking::FleetsAgent.to_string().contains("  "));
         let of_errors = errors.iter().map(ClassifiedError::reason);
         // Those of downloads from repositories and registries, and of their Secrets.
         let of_downloads = [Reason::RESOLUTION, Reason::DOWNLOAD].concat();

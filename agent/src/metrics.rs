@@ -309,7 +309,7 @@ mod tests {
         let errors: [AgentError; 8] = [
             CallError::of("read", "it")(ApiError::Timeout).into(),
             damaged.into(),
-            Lacking::Content.into(),
+            Lacking::FleetsAgent.into(),
             refused.into(),
             no_record.into(),
             AgentError::AttemptFailed(String::new()),

@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use helmops_api::BundleDeployment;
 use helmops_helm::run_scope::RunScope;
 use helmops_model::reason::Reason;
 use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},
-    names::{RecordsKey, ReleaseKey},
+    names::{RecordsKey, ReleaseKey, name_of},
     record::OnDeletePolicy,
     state::{ReleaseState, Wanted},
 };
@@ -24,6 +25,7 @@ use helmops_runtime::{
 
 use self::order::Uninstalled;
 use crate::{
+    charts::ChartOrigin,
     context::Context,
     error::AgentError,
     events::Done,
@@ -42,8 +44,13 @@ const FLEETS_OWN: &str = "fleet-agent";
 
 /// Whether Fleet deploys its own agent with a BundleDeployment of this name. What this agent has deployed is none of these, whatever its
 /// name.
-pub fn is_fleets_own(deployment: &str) -> bool {
+fn is_fleets_own(deployment: &str) -> bool {
     deployment.starts_with(FLEETS_OWN)
+}
+
+/// Whether Fleet deploys its own agent with this BundleDeployment, as files. A HelmOp of such a name is none of these.
+pub fn deploys_fleets_agent(deployment: &BundleDeployment) -> bool {
+    is_fleets_own(name_of(deployment)) && ChartOrigin::of(deployment).is_content()
 }
 
 /// Removes the releases of a BundleDeployment, if it certainly does not exist any more. Other releases are reconciled with the permit

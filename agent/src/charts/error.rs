@@ -3,9 +3,15 @@
 use std::io;
 
 use helm_archive::ArchiveError;
-use helmops_fetch::DownloadError;
+use helmops_content::ContentError;
+use helmops_fetch::{DownloadError, StorageError};
+use helmops_helm::Failure;
 use helmops_model::reason::Reason;
-use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
+use helmops_release::content::ContentChartError;
+use helmops_runtime::{
+    client::CallError,
+    error_class::{Class, Classified, ClassifiedError, classified},
+};
 use thiserror::Error;
 
 /// Why there is no archive of a chart.
@@ -17,6 +23,36 @@ pub enum ChartError {
     /// The CA certificates cannot be decoded.
     #[error("spec.helmChartOptions.helmOpCABundle is not Base64 of certificates: {0}")]
     CaBundle(#[from] base64::DecodeError),
+    /// The deployment names neither a chart nor files.
+    #[error(
+        "spec.deploymentID {0:?} does not start with the ID of a Content (s- and 61 digits), and there is no spec.helmChartOptions: the \
+         BundleDeployment is not one that a controller has written"
+    )]
+    NoContent(String),
+    /// The files of the Bundle, or a part of them, do not exist.
+    #[error(
+        "Content {name} with {} does not exist in the management cluster: its controller writes it again when it \
+         reconciles the Bundle; if it does not, change a label of the Bundle",
+        if *is_part { "a part of the files of the Bundle" } else { "the files of the Bundle" }
+    )]
+    ContentMissing {
+        /// The name of the object.
+        name: String,
+        /// Whether it is a part of split content.
+        is_part: bool,
+    },
+    /// The files of the Bundle cannot be fetched from their registry.
+    #[error(transparent)]
+    ContentStorage(#[from] Box<StorageError>),
+    /// The management cluster cannot be read.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The files of the Bundle are damaged, or make no chart.
+    #[error(transparent)]
+    Content(#[from] ContentChartError),
+    /// Patches of overlays cannot be applied.
+    #[error(transparent)]
+    Patches(#[from] Box<Failure>),
     /// The archive could not be downloaded.
     #[error(transparent)]
     Download(Box<DownloadError>),
@@ -46,6 +82,12 @@ fn with_policy(error: &ArchiveError) -> String {
     )
 }
 
+impl From<ContentError> for ChartError {
+    fn from(error: ContentError) -> Self {
+        Self::Content(error.into())
+    }
+}
+
 impl From<DownloadError> for ChartError {
     fn from(error: DownloadError) -> Self {
         Self::Download(Box::new(error))
@@ -57,6 +99,12 @@ impl ClassifiedError for ChartError {
         match self {
             Self::NoChart => classified(Reason::ChartRequired, Class::Permanent),
             Self::CaBundle(_) => classified(Reason::CertificateError, Class::Permanent),
+            Self::NoContent(_) => classified(Reason::InvalidFiles, Class::Permanent),
+            Self::ContentMissing { .. } => classified(Reason::ContentMissing, Class::Absent),
+            // The Content may be written again, under the same name.
+            Self::Content(_) | Self::Patches(_) => classified(Reason::InvalidFiles, Class::Absent),
+            Self::Call(error) => error.classify(),
+            Self::ContentStorage(error) => error.classify(),
             Self::Download(error) => error.classify(),
             Self::Archive { source, .. } | Self::Crds(source) if source.is_io() => {
                 classified(Reason::StorageError, Class::TRANSIENT)
@@ -75,7 +123,14 @@ impl ChartError {
             Self::Storage(_) => true,
             Self::Download(error) => matches!(**error, DownloadError::Write(_)),
             Self::Archive { source, .. } | Self::Crds(source) => source.is_io(),
-            Self::NoChart | Self::CaBundle(_) => false,
+            Self::NoChart
+            | Self::CaBundle(_)
+            | Self::NoContent(_)
+            | Self::ContentMissing { .. }
+            | Self::ContentStorage(_)
+            | Self::Content(_)
+            | Self::Patches(_)
+            | Self::Call(_) => false,
         }
     }
 }
@@ -91,6 +146,22 @@ mod tests {
             source: Box::new(source),
         };
         let crds = |source| ChartError::Crds(Box::new(source));
+        let missing = ChartError::ContentMissing {
+            name: "s-1-2".to_owned(),
+            is_part: true,
+        };
+        assert!(
+            missing
+                .to_string()
+                .starts_with("Content s-1-2 with a part of the files"),
+            "{missing}"
+        );
+        assert_eq!(
+            missing.to_string(),
+            "Content s-1-2 with a part of the files of the Bundle does not exist in the management cluster: its controller writes it again \
+             when it reconciles the Bundle; if it does not, change a label of the Bundle"
+        );
+        assert!(!ChartError::NoContent(String::new()).to_string().contains("  "));
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let digest = "not base64!";
         let encoding =
@@ -99,6 +170,19 @@ mod tests {
             (
                 ChartError::NoChart,
                 Reason::ChartRequired,
+                Class::Permanent,
+                false,
+            ),
+            (missing, Reason::ContentMissing, Class::Absent, false),
+            (
+                ContentError::TooManyFiles { limit: 1 }.into(),
+                Reason::InvalidFiles,
+                Class::Absent,
+                false,
+            ),
+            (
+                ChartError::NoContent(":1".to_owned()),
+                Reason::InvalidFiles,
                 Class::Permanent,
                 false,
             ),

@@ -5,6 +5,8 @@ use helmops_api::{BundleDeployment, bundle::BundleHelmOptions};
 use helmops_core::targeting::chart_record::expected_digest;
 use ring::digest::{Context, SHA256};
 
+use super::origin::{ChartOrigin, commit};
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChartKey(String);
 
@@ -13,6 +15,36 @@ impl ChartKey {
     /// chart may not be allowed to read it. Without a recorded digest a version may change, so the archive is only for the attempts
     /// of one deployment ID.
     pub fn of(deployment: &BundleDeployment) -> Self {
+        match ChartOrigin::of(deployment) {
+            ChartOrigin::Repository => Self::of_repository(deployment),
+            ChartOrigin::Content | ChartOrigin::Storage => Self::of_content(deployment),
+        }
+    }
+
+    /// The chart of a Bundle with files: its ID, and all that decides how a chart is made of these. There is no Secret in it: the ID is a digest
+    /// of the files, which only those know who have them.
+    fn of_content(deployment: &BundleDeployment) -> Self {
+        let spec = &deployment.spec;
+        let options = &spec.options;
+        let id = spec.deployment_id.split(':').next().unwrap_or_default();
+        let helm = options.helm.clone().unwrap_or_default();
+        let dir = options.kustomize.as_ref().map_or("", |kustomize| &*kustomize.dir);
+        let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        let mut fields = vec![
+            id,
+            name,
+            commit(deployment),
+            &*helm.chart,
+            &helm.repo,
+            &helm.version,
+            dir,
+        ];
+        let overlays = options.yaml.iter().flat_map(|yaml| &yaml.overlays);
+        fields.extend(overlays.map(String::as_str));
+        Self::hash("content", &fields)
+    }
+
+    fn of_repository(deployment: &BundleDeployment) -> Self {
         let spec = &deployment.spec;
         let helm = spec.options.helm.clone().unwrap_or_default();
         let BundleHelmOptions {
@@ -29,19 +61,25 @@ impl ChartKey {
         let name = deployment.metadata.name.as_deref().filter(|_| digest.is_none());
         let insecure = if insecure_skip_tls_verify { "insecure" } else { "" };
         let digest = digest.as_deref().unwrap_or_default();
-        let fields = [
-            &*helm.repo,
-            &helm.chart,
-            &helm.version,
-            digest,
-            &secret_name,
-            insecure,
-            &ca_bundle,
-            own,
-            name.unwrap_or_default(),
-        ];
+        Self::hash(
+            "repository",
+            &[
+                &*helm.repo,
+                &helm.chart,
+                &helm.version,
+                digest,
+                &secret_name,
+                insecure,
+                &ca_bundle,
+                own,
+                name.unwrap_or_default(),
+            ],
+        )
+    }
+
+    fn hash(kind: &str, fields: &[&str]) -> Self {
         let mut context = Context::new(&SHA256);
-        for field in fields {
+        for field in [kind].iter().chain(fields) {
             // Lengths keep one field from flowing into the next.
             context.update(&(field.len() as u64).to_be_bytes());
             context.update(field.as_bytes());
@@ -80,6 +118,59 @@ mod tests {
         });
         change(&mut object);
         ChartKey::of(&serde_json::from_str(&object.to_string()).unwrap())
+    }
+
+    #[test]
+    fn the_chart_of_files_depends_on_all_that_makes_it() {
+        let key = |change: fn(&mut Value)| {
+            let mut object = json!({
+                "metadata": { "name": "one" },
+                "spec": { "deploymentID": "s-1:2", "options": { "yaml": { "overlays": ["a"] } } },
+            });
+            change(&mut object);
+            ChartKey::of(&serde_json::from_str(&object.to_string()).unwrap())
+        };
+        let base = key(|_| {});
+        assert_eq!(
+            key(|object| object["spec"]["deploymentID"] = json!("s-1:3")),
+            base
+        );
+        let other: [fn(&mut Value); 8] = [
+            |object| object["spec"]["deploymentID"] = json!("s-2:2"),
+            |object| object["spec"]["options"]["yaml"] = json!({ "overlays": ["a", "b"] }),
+            |object| object["spec"]["options"]["kustomize"] = json!({ "dir": "a" }),
+            |object| object["spec"]["options"]["helm"] = json!({ "chart": "a" }),
+            |object| object["spec"]["options"]["helm"] = json!({ "repo": "a" }),
+            |object| object["spec"]["options"]["helm"] = json!({ "version": "a" }),
+            |object| object["metadata"]["labels"] = json!({ "fleet.cattle.io/commit": "a" }),
+            // It is the name of a chart without one of its own.
+            |object| object["metadata"]["name"] = json!("two"),
+        ];
+        for change in other {
+            assert_ne!(key(change), base);
+        }
+    }
+
+    #[test]
+    fn a_chart_of_files_is_none_of_a_repository() {
+        let of = |object: Value| ChartKey::of(&serde_json::from_str(&object.to_string()).unwrap());
+        let helm = |repo: &str, chart: &str, version: &str| json!({ "repo": repo, "chart": chart, "version": version });
+        let content = of(json!({
+            "metadata": { "name": "one" },
+            "spec": {
+                "deploymentID": "s-1:2",
+                "options": { "helm": helm("", "", ""), "yaml": { "overlays": [""] } },
+            },
+        }));
+        let repository = of(json!({
+            "metadata": { "name": "" },
+            "spec": {
+                "options": { "helm": helm("content", "s-1", "one") },
+                "deploymentID": "",
+                "helmChartOptions": { "helmOpSecretName": "" },
+            },
+        }));
+        assert_ne!(content, repository);
     }
 
     #[test]

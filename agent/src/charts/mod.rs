@@ -9,14 +9,18 @@
 //! Whether the folders `crds` have Secrets is checked for each deployment: it matters only if these are left to Helm, and the
 //! file may be from an earlier process.
 //!
+//! The chart of a Bundle with files is made of these, as in Fleet (`content.rs`), and is in the cache like others.
+//!
 //! A download goes to a file in the folder of the cache. If that fails, such as on a full disk, it goes to a temporary file in the
 //! work folder: what can be deployed is deployed, and the cache stays as it is.
 
 mod cache;
+mod content;
 mod error;
 mod flights;
 mod key;
 mod metrics;
+mod origin;
 
 use std::{
     fs::File,
@@ -38,11 +42,18 @@ use helmops_release::lifecycle::Policy;
 use kube::Client;
 use tempfile::NamedTempFile;
 
-use self::{cache::temporary_in, flights::Flights, key::ChartKey};
+use self::{
+    cache::temporary_in,
+    content::{ContentReader, ContentStore},
+    flights::Flights,
+    key::ChartKey,
+};
 pub use self::{
     cache::{ChartCache, ChartFile},
+    content::OverlayPatches,
     error::ChartError,
     metrics::{ChartMetrics, chart_failures},
+    origin::{ChartOrigin, commit},
 };
 use crate::deployments::Deployments;
 
@@ -56,6 +67,7 @@ pub struct Charts {
     cache: Option<ChartCache>,
     work_folder: PathBuf,
     flights: Flights,
+    content: ContentReader,
     metrics: ChartMetrics,
     /// All deployments: their charts of one repository are found with one request for its index.
     deployments: Deployments,
@@ -77,6 +89,7 @@ impl Charts {
             cache,
             work_folder,
             flights: Flights::default(),
+            content: ContentReader::default(),
             metrics,
             deployments,
         }
@@ -91,8 +104,14 @@ impl Charts {
         &self,
         upstream: &Client,
         deployment: &BundleDeployment,
+        patches: &OverlayPatches<'_>,
     ) -> Result<ChartFile, ChartError> {
-        let file = self.fetch(upstream, deployment).await?;
+        let needed = Needed {
+            upstream,
+            deployment,
+            patches,
+        };
+        let file = self.fetch(needed).await?;
         if leaves_crds_to_helm(deployment) {
             let path = file.path().to_owned();
             let checked = blocking(move || Ok(check_crds_of(&path))).await?;
@@ -112,12 +131,13 @@ impl Charts {
     }
 
     /// The archive from the cache, or downloaded and checked.
-    async fn fetch(&self, upstream: &Client, deployment: &BundleDeployment) -> Result<ChartFile, ChartError> {
+    async fn fetch(&self, needed: Needed<'_>) -> Result<ChartFile, ChartError> {
+        let deployment = needed.deployment;
         let key = ChartKey::of(deployment);
         let _flight = self.flights.enter(&key).await;
         let Some(cache) = &self.cache else {
             self.metrics.needed(false);
-            return self.download_temporarily(upstream, deployment).await;
+            return self.download_temporarily(needed).await;
         };
         let tenant = labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE);
         let tenant: Arc<str> = Arc::from(tenant.unwrap_or_default());
@@ -128,7 +148,7 @@ impl Charts {
             return Ok(file);
         }
         let downloaded = match cache.create() {
-            Ok(file) => self.download(upstream, deployment, file).await,
+            Ok(file) => self.download(needed, file).await,
             Err(error) => Err(error.into()),
         };
         match downloaded {
@@ -140,32 +160,44 @@ impl Charts {
             }
             Err(error) if error.is_of_storage() => {
                 tracing::warn!(%error, "a chart cannot be kept in the cache");
-                self.download_temporarily(upstream, deployment).await
+                self.download_temporarily(needed).await
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn download_temporarily(
-        &self,
-        upstream: &Client,
-        deployment: &BundleDeployment,
-    ) -> Result<ChartFile, ChartError> {
+    async fn download_temporarily(&self, needed: Needed<'_>) -> Result<ChartFile, ChartError> {
         let file = temporary_in(&self.work_folder)?;
-        let archive = self.download(upstream, deployment, file).await?;
+        let archive = self.download(needed, file).await?;
         Ok(ChartFile::temporary(archive.file))
     }
 
-    /// Downloads the archive of a deployment, and checks it.
-    async fn download(
-        &self,
-        upstream: &Client,
-        deployment: &BundleDeployment,
-        file: NamedTempFile,
-    ) -> Result<Archive, ChartError> {
-        let downloaded = self.checked_download(upstream, deployment, file).await;
+    /// Downloads the archive of a deployment, or makes it of files, and checks it.
+    async fn download(&self, needed: Needed<'_>, file: NamedTempFile) -> Result<Archive, ChartError> {
+        let Needed {
+            upstream, deployment, ..
+        } = needed;
+        let downloaded = match ChartOrigin::of(deployment) {
+            ChartOrigin::Repository => self.checked_download(upstream, deployment, file).await,
+            ChartOrigin::Content | ChartOrigin::Storage => self.packed(needed, file).await,
+        };
         self.metrics.downloaded(downloaded.as_ref().err());
         downloaded
+    }
+
+    /// The chart that is made of the files of a Bundle.
+    async fn packed(&self, needed: Needed<'_>, file: NamedTempFile) -> Result<Archive, ChartError> {
+        let Needed {
+            upstream,
+            deployment,
+            patches,
+        } = needed;
+        let source = ContentStore {
+            upstream,
+            resolver: &self.resolver,
+        };
+        let packed = Box::pin(self.content.pack(source, deployment, patches, file)).await;
+        checked(packed?, "the files of the Bundle".to_owned()).await
     }
 
     async fn checked_download(
@@ -204,17 +236,12 @@ impl Charts {
             .resolver
             .download(upstream, access, &interest, chart, output)
             .await?;
-        let (url, path) = (downloaded.url, file.path().to_owned());
-        let checked = blocking(move || Ok(chart_in(&path))).await?;
-        checked.map_err(|source| ChartError::Archive {
-            url,
-            source: Box::new(source),
-        })?;
-        Ok(Archive {
+        let archive = Archive {
             file,
             sha256: downloaded.sha256,
             bytes: downloaded.bytes,
-        })
+        };
+        checked(archive, downloaded.url).await
     }
 
     /// The charts of a repository that deployments use.
@@ -230,11 +257,32 @@ impl Charts {
     }
 }
 
-/// A downloaded and checked archive.
+/// A chart that a deployment needs.
+#[derive(Clone, Copy)]
+struct Needed<'n> {
+    /// The management cluster.
+    upstream: &'n Client,
+    deployment: &'n BundleDeployment,
+    /// For the files of a Bundle.
+    patches: &'n OverlayPatches<'n>,
+}
+
+/// A downloaded archive.
 struct Archive {
     file: NamedTempFile,
     sha256: String,
     bytes: u64,
+}
+
+/// Checks an archive. `origin` is where it came from, without credentials.
+async fn checked(archive: Archive, origin: String) -> Result<Archive, ChartError> {
+    let path = archive.file.path().to_owned();
+    let checked = blocking(move || Ok(chart_in(&path))).await?;
+    checked.map_err(|source| ChartError::Archive {
+        url: origin,
+        source: Box::new(source),
+    })?;
+    Ok(archive)
 }
 
 /// Checks an archive, and reads which chart it has. Name and version may differ from those of its tag or of its entry in the index, as
@@ -266,14 +314,23 @@ fn access<'a>(
     options: &'a BundleHelmOptions,
     ca_certificates: &'a [CaCertificate],
 ) -> AccessSource<'a> {
+    AccessSource {
+        insecure_skip_tls_verify: options.insecure_skip_tls_verify,
+        ca_certificates,
+        ..access_of_secret(deployment, &options.secret_name)
+    }
+}
+
+/// The access by a Secret beside a deployment.
+fn access_of_secret<'a>(deployment: &'a BundleDeployment, secret: &'a str) -> AccessSource<'a> {
     let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
     AccessSource {
         namespace,
         // Tenants share the connections by the namespace of their Bundles.
         charged_to: labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE).unwrap_or(namespace),
-        secret: &options.secret_name,
-        insecure_skip_tls_verify: options.insecure_skip_tls_verify,
-        ca_certificates,
+        secret,
+        insecure_skip_tls_verify: false,
+        ca_certificates: &[],
     }
 }
 

@@ -22,7 +22,7 @@ pub use self::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,
     },
     sources::{ObservedValues, ValuesSources, sources_of},
-    values::{MergedValues, merged, values},
+    values::{MergedValues, Values, merged, values},
     watched::WatchedObjects,
 };
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use go_formats::json;
 use helmops_api::BundleDeployment;
-use helmops_core::targeting::identity::values_hash;
+use helmops_core::targeting::{chart_record::resolved_chart, identity::values_hash};
 use helmops_helm::{
     Failure, FailureReason,
     outcome::SecretTexts,
@@ -21,7 +21,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tokio::task::spawn_blocking;
 
-use crate::error::{AgentError, Lacking};
+use crate::{
+    charts::ChartOrigin,
+    error::{AgentError, Lacking},
+};
 
 /// The values of a release, besides those of files of its chart.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +102,11 @@ pub async fn merged(
         secrets,
     } = values;
     let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
-    let files = ChartValuesFiles::of(options, lifecycle);
+    let files = if has_values_of_files(deployment) {
+        ChartValuesFiles::default()
+    } else {
+        ChartValuesFiles::of(options, lifecycle)
+    };
     let archive = archive.to_owned();
     let merged = spawn_blocking(move || {
         let files = files.read(&archive).map_err(|error| error.to_string())?;
@@ -114,6 +121,12 @@ pub async fn merged(
         digest,
         secrets,
     })
+}
+
+/// Whether `valuesFiles` are in the values already, as in those of a Bundle of Fleet. The chart of a HelmOp may be in a Content too, and only
+/// that has a record of what was resolved: its files are in the chart alone.
+fn has_values_of_files(deployment: &BundleDeployment) -> bool {
+    ChartOrigin::of(deployment).is_content() && resolved_chart(deployment).is_none()
 }
 
 /// The values of the BundleDeployment: in its Secret, or in itself.

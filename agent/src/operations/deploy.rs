@@ -310,6 +310,9 @@ fn chart_of(options: &BundleDeploymentOptions) -> String {
         } else {
             &helm.chart
         };
+        if chart.is_empty() {
+            return String::new();
+        }
         format!(", chart {chart} {}", helm.version).trim_end().to_owned()
     })
 }

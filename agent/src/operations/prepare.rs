@@ -14,7 +14,12 @@ use helmops_trace::in_span;
 use kube::Client;
 
 use super::on_delete;
-use crate::{charts::ChartFile, error::AgentError, inputs, session::ReleaseSession};
+use crate::{
+    charts::{ChartFile, ChartOrigin, OverlayPatches, commit},
+    error::AgentError,
+    inputs,
+    session::ReleaseSession,
+};
 
 /// What a deployment needs.
 pub struct Prepared {
@@ -44,9 +49,16 @@ pub async fn prepare(session: &ReleaseSession<'_>, attempt: Attempt) -> Result<P
         &session.release.namespace,
     )
     .await?;
+    let patches = OverlayPatches {
+        helm: &context.helm,
+        release: &session.release,
+        stop: &session.work.deployment,
+    };
     let chart = in_span(
         "fetch chart",
-        context.charts.get(&context.upstream, session.deployment),
+        context
+            .charts
+            .get(&context.upstream, session.deployment, &patches),
     )
     .await?;
     let values = inputs::merged(session.deployment, chart.path(), values).await?;
@@ -81,7 +93,7 @@ async fn render(
     } else {
         Scopes::default()
     };
-    let labels = deployment.metadata.labels.as_ref();
+    let is_content = ChartOrigin::of(deployment).is_content();
     let service_account = match identity {
         Identity::ServiceAccount { .. } => options.service_account.clone(),
         Identity::Agent => String::new(),
@@ -95,15 +107,14 @@ async fn render(
             agent_namespace: context.namespace.clone(),
             service_account,
             keep_resources: options.keep_resources,
+            // Files have the version of their chart.
             version: options
                 .helm
                 .as_ref()
+                .filter(|_| !is_content)
                 .map(|helm| helm.version.clone())
                 .unwrap_or_default(),
-            commit: labels
-                .and_then(|labels| labels.get("fleet.cattle.io/commit"))
-                .cloned()
-                .unwrap_or_default(),
+            commit: commit(deployment).to_owned(),
             copies: (!options.downstream_resources.is_empty())
                 .then_some(deployment.spec.downstream_resources_generation),
             forced_by: if attempt.cause == Cause::Request || session.requested.force {
@@ -115,7 +126,10 @@ async fn render(
         },
         values: vec![values.json],
         secrets: values.secrets,
-        post_renderers: PostRenderers::of(options, lifecycle),
+        post_renderers: PostRenderers {
+            is_content,
+            ..PostRenderers::of(options, lifecycle)
+        },
         post_render: PostRender {
             common: lifecycle.map(CommonMetadata::of).unwrap_or_default(),
             set: session.set().as_str().to_owned(),

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     error::{AgentError, Lacking},
-    inputs,
+    inputs, removal,
     session::ReleaseSession,
 };
 
@@ -18,8 +18,8 @@ use crate::{
 /// If something of that is missing, or cannot be read.
 pub async fn check_prerequisites(session: &ReleaseSession<'_>) -> Result<(), AgentError> {
     let spec = &session.deployment.spec;
-    if spec.helm_chart_options.is_none() {
-        return Err(Lacking::Content.into());
+    if removal::deploys_fleets_agent(session.deployment) {
+        return Err(Lacking::FleetsAgent.into());
     }
     let ReleaseKey {
         namespace, storage, ..

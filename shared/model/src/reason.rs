@@ -149,6 +149,10 @@ reasons! {
         DigestMismatch: "Publish the chart under a new version: one that changes after its publication is not deployed.",
         /// The archive is not a chart, is damaged, or contains what no chart needs.
         InvalidChart: "Publish the chart again with `helm package`; the message has the path in the archive and the limit.",
+        /// The Content with the files of the Bundle, or a part of it, does not exist in the management cluster.
+        ContentMissing: "Have the controller write it again: change a label of the Bundle. It is retried with backoff.",
+        /// The files of the Bundle are damaged, too large, or make no chart.
+        InvalidFiles: "Do what the message says: correct the file that it names, or delete the Content object, so that it is written again.",
         /// The disk is full, or cannot be read or written.
         StorageError: "Free space on the volume of the agent, or make its cache smaller. It is retried with backoff.",
     }

@@ -561,16 +561,3 @@ async fn a_deployment_waits_for_its_dependencies_and_no_longer() {
     assert!(ready.elapsed() < Duration::from_secs(10), "{:?}", ready.elapsed());
     assert_eq!(fixture.helm_runs_of(&fixture.name("web")), ["install"]);
 }
-
-#[tokio::test]
-async fn a_bundle_without_a_chart_is_refused() {
-    let fixture = Fixture::new("inputs-content").await;
-    let _agent = fixture.start().await;
-    let mut spec = fixture.spec("1.0.0", &json!({ "deploymentID": "s-abc:def" }));
-    spec.as_object_mut().unwrap().remove("helmChartOptions");
-    fixture.put(&fixture.name("web"), spec).await;
-    fixture
-        .until_error("web", "Deployed", &["files (spec.resources) in place of a chart"])
-        .await;
-    assert!(fixture.helm_runs().is_empty());
-}

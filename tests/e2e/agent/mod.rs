@@ -1,6 +1,7 @@
 //! The agent: what it does with Helm, whose modules the tests call, and what it does as a process.
 
 mod attacks;
+mod content;
 mod copies;
 mod crds;
 mod engine;

@@ -14,7 +14,10 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::server::{CHART_YAML, Repository, archive};
+use super::{
+    content::get,
+    server::{CHART_YAML, Repository, archive},
+};
 use crate::{
     charts::{ChartCache, ChartError, ChartFile, ChartMetrics, Charts},
     deployments::Deployments,
@@ -53,9 +56,8 @@ impl Agent {
 
     async fn get(&self, deployment: &BundleDeployment) -> Result<ChartFile, ChartError> {
         let upstream = Config::new("http://127.0.0.1:1".parse().unwrap());
-        self.charts
-            .get(&helmops_kube::client(upstream, None).unwrap(), deployment)
-            .await
+        let upstream = helmops_kube::client(upstream, None).unwrap();
+        get(&self.charts, &upstream, deployment, self.work.path()).await
     }
 
     fn assert_files(&self, cached: usize, temporary: usize) {
@@ -67,7 +69,7 @@ impl Agent {
     }
 }
 
-fn charts(cache: &Path, work: &Path, limit: u64) -> Charts {
+pub fn charts(cache: &Path, work: &Path, limit: u64) -> Charts {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let addresses = Addresses {
         allow: vec!["127.0.0.0/8".parse().unwrap()],
@@ -95,7 +97,7 @@ fn deployment(repository: &Repository, archive: Option<&[u8]>) -> BundleDeployme
     });
     let object = json!({
         "metadata": { "name": "web", "namespace": "cluster-a", "annotations": { labels::RESOLVED: record.unwrap_or_default() } },
-        "spec": { "deploymentID": "1", "options": { "helm": { "repo": repo, "chart": "web", "version": "1.0.0" } } }
+        "spec": { "deploymentID": "1", "helmChartOptions": {}, "options": { "helm": { "repo": repo, "chart": "web", "version": "1.0.0" } } }
     });
     serde_json::from_str(&object.to_string()).unwrap()
 }
