@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod challenge;
 pub mod constraint;
+pub mod git;
 pub mod index;
 pub mod link;
 pub mod yaml;

@@ -1,0 +1,191 @@
+//! The archive of a chart: the same bytes for the same files.
+
+use std::io::{self, Write};
+
+use bounded_text::{excerpt, hex};
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+use go_formats::yaml;
+use helm_archive::Limits;
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use tar::{Builder, EntryType, Header};
+
+use super::{
+    ChartFiles, Content,
+    error::ChartError,
+    files,
+    locate::{CHART_YAML, MAX_SHOWN},
+    metadata::ChartYaml,
+};
+use crate::Objects;
+
+/// What a file of Git LFS begins with, if only the reference to it is in the repository.
+const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// Which version the packed chart has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// That of its `Chart.yaml`.
+    #[default]
+    ChartVersion,
+    /// That of its `Chart.yaml`, with the start of the digest of its content as build metadata.
+    Revision,
+}
+
+/// A packed chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedChart {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The archive, as Helm reads it.
+    pub archive: Vec<u8>,
+    /// SHA-256 of the archive, in hexadecimal digits.
+    pub digest: String,
+    /// What it consists of.
+    pub content: Content,
+}
+
+/// Packs a chart into an archive of at most `limit` bytes.
+///
+/// # Errors
+/// If a file is refused, or the result is not the archive of a chart.
+pub fn pack(
+    objects: &mut Objects,
+    chart: ChartFiles,
+    strategy: Strategy,
+    limit: usize,
+) -> Result<PackedChart, ChartError> {
+    let ChartFiles {
+        content,
+        files,
+        chart_yaml,
+    } = chart;
+    // Nothing of the machine or the time.
+    let compressed = GzBuilder::new().mtime(0).operating_system(255).write(
+        Bounded {
+            bytes: Vec::new(),
+            limit,
+        },
+        Compression::default(),
+    );
+    let mut archive = Builder::new(compressed);
+    let version = version(&chart_yaml.version, strategy, &content);
+    let mut total = 0;
+    for (path, file) in files {
+        let bytes = files::file(objects, file.id, &file.source)?;
+        // Before it is compressed: one object may be the content of all files.
+        total += bytes.len() as u64;
+        if total > Limits::HELM.total {
+            return Err(ChartError::Invalid {
+                path: excerpt(&file.source, MAX_SHOWN),
+                cause: format!(
+                    "with it the chart has more than {} MiB, which is the limit; name large files in .helmignore",
+                    Limits::HELM.total >> 20
+                ),
+            });
+        }
+        if bytes.starts_with(LFS) {
+            return Err(ChartError::Refused {
+                path: excerpt(&file.source, MAX_SHOWN),
+                problem: "is a reference to a file of Git LFS, which is not fetched; commit the file itself, or name it in .helmignore",
+            });
+        }
+        let path = format!("{}/{path}", chart_yaml.name);
+        let written = if strategy == Strategy::Revision
+            && path.strip_prefix(&*chart_yaml.name) == Some("/Chart.yaml")
+        {
+            add(
+                &mut archive,
+                &path,
+                with_version(&chart_yaml, &version, &file.source)?.as_bytes(),
+            )
+        } else {
+            add(&mut archive, &path, &bytes)
+        };
+        written.map_err(|error| write_error(&error, &file.source, limit))?;
+    }
+    let archive = archive.into_inner().and_then(GzEncoder::finish);
+    let archive = archive
+        .map_err(|error| write_error(&error, CHART_YAML, limit))?
+        .bytes;
+    let checked = helm_archive::check(&*archive, Limits::HELM)?;
+    Ok(PackedChart {
+        name: checked.name,
+        version: checked.version,
+        digest: hex(digest(&SHA256, &archive).as_ref()),
+        archive,
+        content,
+    })
+}
+
+/// The version of the packed chart.
+fn version(version: &str, strategy: Strategy, content: &Content) -> String {
+    match strategy {
+        Strategy::ChartVersion => version.to_owned(),
+        Strategy::Revision => {
+            let separator = if version.contains('+') { '.' } else { '+' };
+            format!("{version}{separator}{}", content.short_digest())
+        }
+    }
+}
+
+/// A `Chart.yaml` with another version. Comments are lost, as with `helm package --version`.
+fn with_version(chart: &ChartYaml, version: &str, source: &str) -> Result<String, ChartError> {
+    let mut value = chart.value.clone();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("version".to_owned(), version.into());
+    }
+    yaml::emit_exact(&value).map_err(|error| ChartError::Invalid {
+        path: excerpt(source, MAX_SHOWN),
+        cause: error.to_string(),
+    })
+}
+
+fn add<W: Write>(archive: &mut Builder<W>, path: &str, content: &[u8]) -> io::Result<()> {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(content.len() as u64);
+    archive.append_data(&mut header, path, content)
+}
+
+/// Bytes, up to a limit.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_error(error: &io::Error, source: &str, limit: usize) -> ChartError {
+    let cause = match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            format!(
+                "with it the archive of the chart has more than {} MiB, which is the limit; name large files in .helmignore",
+                limit >> 20
+            )
+        }
+        _ => format!("it cannot be packed: {error}"),
+    };
+    ChartError::Invalid {
+        path: excerpt(source, MAX_SHOWN),
+        cause,
+    }
+}
