@@ -18,6 +18,7 @@ pub const HELMOPS: Controller = Controller {
             Reason::DecodeError,
             Reason::MemoryExceeded,
             Reason::ChartTooLarge,
+            Reason::ContentQuotaExceeded,
             Reason::ContentUnsupported,
             Reason::InvalidContent,
             Reason::InvalidChart,

@@ -22,9 +22,12 @@ pub use self::{
         MetadataError, apply_metadata, check_selector, create_namespace, delete_namespace, restore_metadata,
     },
     sources::{ObservedValues, ValuesSources, sources_of},
-    values::{MergedValues, Values, merged, values},
+    values::{MergedValues, merged, values},
     watched::WatchedObjects,
 };
+
+#[cfg(test)]
+pub use self::values::Values;
 
 /// The field manager of the labels and annotations of namespaces, and of copies. It is not that of releases: a chart may contain its
 /// namespace.

@@ -117,11 +117,11 @@ fn reserve(
     let of_namespace =
         of_namespace.filter(|bundle| bundle.metadata.namespace.as_deref() == Some(&**namespace));
     let referenced = of_namespace.flat_map(references).collect();
-    let stored = stores.contents.all();
+    let objects = stores.contents.all();
     let room = context
         .contents
         .quota
-        .reserve(namespace, needed as u64, &stored, &referenced);
+        .reserve(namespace, needed as u64, &objects, &referenced);
     room.map_err(|over| ContentError::full(namespace, over))
 }
 

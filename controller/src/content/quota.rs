@@ -70,8 +70,8 @@ impl ContentQuota {
         let ids: BTreeSet<_> = stored.iter().filter_map(StoredContent::id).collect();
         writes.written.retain(|id, _| ids.contains(id));
         let is_own = |id: &ContentId| {
-            let writers = writes.written.get(id);
-            referenced.contains(id) || writers.is_some_and(|writers| writers.contains(namespace))
+            let namespaces = writes.written.get(id);
+            referenced.contains(id) || namespaces.is_some_and(|namespaces| namespaces.contains(namespace))
         };
         let all: u64 = stored.iter().map(|object| object.bytes).sum();
         let own = stored
@@ -106,8 +106,8 @@ impl Room {
     /// The content is written, and counts for its namespace as long as it is stored.
     pub fn fill(self, id: &ContentId) {
         let mut writes = lock(&self.quota.writes);
-        let writers = writes.written.entry(id.clone()).or_default();
-        writers.insert(Namespace::clone(&self.namespace));
+        let namespaces = writes.written.entry(id.clone()).or_default();
+        namespaces.insert(Namespace::clone(&self.namespace));
     }
 }
 

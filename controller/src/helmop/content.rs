@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_reconciliation_takes_one_token_of_the_rate_limit() {
         let (retries, key) = (RetryState::default(), HelmOpKey::new("web").within("team"));
-        let interval = Duration::from_secs(3600);
+        let interval = Duration::from_hours(1);
         while retries.request(key.clone(), interval).is_ok() {}
         assert!(take_token(&retries, &key, interval, true).is_ok());
         let refused = take_token(&retries, &key, interval, false);

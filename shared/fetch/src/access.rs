@@ -1,6 +1,6 @@
 //! Access to repositories and registries: credentials and trust.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bounded_text::{cut, listed};
 use helmops_model::chart::{
@@ -12,7 +12,7 @@ use helmops_model::chart::{
     source::{self, ChartSource},
 };
 use percent_encoding::percent_decode_str;
-use reqwest::{StatusCode, Url};
+use reqwest::{StatusCode, Url, header::HeaderValue};
 use ring::digest::{Context, SHA256};
 
 use super::{
@@ -41,12 +41,32 @@ pub struct Access {
     pub host_logins: Vec<(String, Login)>,
     /// The entries of that Secret that have no login, with what they have in place of it. An entry without a host is for all others.
     pub without_login: Vec<(String, EntryWithoutLogin)>,
+    /// A token that is sent in place of `login`, and to no other origin either. Git servers have it.
+    pub bearer_token: Option<String>,
+    /// The keys for SSH. Git servers have it.
+    pub ssh: Option<Arc<SshKeys>>,
     /// Use plain HTTP for OCI registries, and send host logins over it.
     pub plain_http: bool,
     /// Name of the Secret; empty if there is none.
     pub secret: String,
     /// Namespace of the HelmOp, which requests and memory are charged to.
     pub namespace: Arc<str>,
+}
+
+/// The keys for SSH, as OpenSSH writes them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SshKeys {
+    /// The private key of the user.
+    pub identity: String,
+    /// The public keys of servers.
+    pub known_hosts: String,
+}
+
+/// Keys stay out of logs.
+impl fmt::Debug for SshKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SshKeys(…)")
+    }
 }
 
 /// A URL without its credentials, and the login to send with a request for it.
@@ -73,6 +93,17 @@ impl Access {
         let is_encrypted = url.scheme() == "https" || self.plain_http;
         let own = || self.login.as_ref().filter(|_| origin(url) == self.origin);
         self.host_login(url, is_encrypted).or_else(own)
+    }
+
+    /// The value of `Authorization` for a request with this login: the token in place of it, if there is one for this server.
+    pub fn authorization(&self, url: &Url, login: Option<&Login>) -> Option<HeaderValue> {
+        let token = self.bearer_token.as_ref().filter(|_| origin(url) == self.origin);
+        let token = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())).ok());
+        let value = token.map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        value.or_else(|| login.map(Login::basic))
     }
 
     /// The login of the longest entry that is a prefix of the URL, of those that may be sent.
@@ -166,7 +197,14 @@ impl Access {
         let ca_certificates = tls.ca_certificates.iter().map(|(pem, _)| pem.len());
         let identity = tls.identity.as_ref().map_or(0, Vec::len);
         let proxy = proxy.as_ref().map_or(0, |proxy| proxy.bytes());
-        own + host_logins.sum::<usize>()
+        let token = self.bearer_token.as_ref().map_or(0, String::len);
+        let ssh = self
+            .ssh
+            .as_ref()
+            .map_or(0, |keys| keys.identity.len() + keys.known_hosts.len());
+        own + token
+            + ssh
+            + host_logins.sum::<usize>()
             + without_login.sum::<usize>()
             + ca_certificates.sum::<usize>()
             + identity
@@ -196,6 +234,11 @@ impl Access {
                 field(username.as_bytes());
                 field(password.as_bytes());
             }
+        }
+        field(self.bearer_token.as_deref().unwrap_or_default().as_bytes());
+        if let Some(keys) = &self.ssh {
+            field(keys.identity.as_bytes());
+            field(keys.known_hosts.as_bytes());
         }
         if let Some(login) = login {
             field(login.username.as_bytes());

@@ -1,9 +1,10 @@
-//! Chart repositories and registries: resolves a chart and a version range to one version, and downloads it.
+//! Chart repositories, registries and Git repositories: resolves a chart and a version range to one version, and downloads it.
 //!
 //! ```text
 //! Secret ─► access ─┐
 //! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all that need the same response ─► http ─► server
-//!                      oci (tags, manifests) ───┘
+//!                      oci (tags, manifests) ───┤
+//!                      git (references, packs) ─┘
 //! ```
 
 #![warn(missing_docs)]
@@ -17,6 +18,7 @@ mod download;
 mod endpoint;
 mod error;
 mod explain;
+mod git;
 mod http;
 mod login;
 mod metrics;
@@ -44,11 +46,13 @@ use self::{
     access::Access,
     cache::CacheSettings,
     download::Sources,
+    git::GitRepositories,
     http::{HttpClient, Timeouts},
     oci::Registries,
     permits::ResolvePermit,
     poll::PollQuery,
     repository::{ChartRef, LIMITS, Repositories},
+    secret::Server,
 };
 pub use self::{
     args::{AddressArgs, AddressArgsError},
@@ -57,6 +61,7 @@ pub use self::{
     endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,
     explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
+    git::{GitChart, GitChartError, GitError, GitPoll, GitQuery, HostKeyError, KnownChart, SshProblem},
     http::Limits,
     http::{
         Addresses, CaCertificate, Cidr, CidrError, Exchange, ExchangeError, ExchangeRequest,
@@ -86,6 +91,7 @@ pub struct Resolver {
     poster: Poster,
     repositories: Repositories,
     registries: Registries,
+    git: GitRepositories,
     budget: ByteBudget,
 }
 
@@ -122,6 +128,17 @@ impl Resolver {
                 compute.clone(),
                 fetches.clone(),
             ),
+            git: GitRepositories::new(
+                // No HelmOp has charts in Git yet, so nothing is taken from the others for them.
+                &CacheSettings {
+                    idle: 0,
+                    ..settings.clone()
+                },
+                helmops_git::Limits::default(),
+                budget.clone(),
+                compute.clone(),
+                &fetches,
+            ),
             registries: Registries::new(&settings, budget.clone(), compute, fetches),
             budget,
         })
@@ -139,6 +156,7 @@ impl Resolver {
     pub fn computing_with(mut self, compute: &Compute) -> Self {
         self.repositories.compute = compute.clone();
         self.registries.compute = compute.clone();
+        self.git.compute = compute.clone();
         self
     }
 
@@ -176,18 +194,28 @@ impl Resolver {
         })
     }
 
-    /// The credentials and the trust of a Secret, with the memory that it is charged for.
+    /// The credentials and the trust of a Secret for charts, with the memory that it is charged for.
     async fn access(
         &self,
         client: &Client,
         source: AccessSource<'_>,
+    ) -> Result<(Access, Reservation), SecretError> {
+        self.access_to(client, source, Server::Charts).await
+    }
+
+    /// The same for a kind of servers.
+    async fn access_to(
+        &self,
+        client: &Client,
+        source: AccessSource<'_>,
+        server: Server,
     ) -> Result<(Access, Reservation), SecretError> {
         let reading = async {
             let _permit = match source.secret {
                 "" => None,
                 _ => Some(self.http.permits.secret(&source.charged_to.into()).await),
             };
-            secret::access(client, source).await
+            secret::access(client, source, server).await
         };
         let access = reading.await?;
         let memory = secret::hold(&self.budget, &access)?;

@@ -47,15 +47,21 @@ pub enum RequestKind {
     Token,
     /// The archive of a chart.
     Archive,
+    /// The references of a Git repository, or the greeting of its server.
+    References,
+    /// A pack of objects of a Git repository.
+    Pack,
 }
 
 impl RequestKind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::Index,
         Self::Tags,
         Self::Manifest,
         Self::Token,
         Self::Archive,
+        Self::References,
+        Self::Pack,
     ];
 
     const fn as_str(self) -> &'static str {
@@ -65,6 +71,8 @@ impl RequestKind {
             Self::Manifest => "manifest",
             Self::Token => "token",
             Self::Archive => "archive",
+            Self::References => "references",
+            Self::Pack => "pack",
         }
     }
 }

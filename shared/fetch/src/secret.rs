@@ -21,7 +21,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    access::{Access, PLAIN_HTTP_PREFIX},
+    access::{Access, PLAIN_HTTP_PREFIX, SshKeys},
     http::{CaCertificate, Connection, ProxyConfig, TlsConfig},
     login::{EntryWithoutLogin, Login},
 };
@@ -66,6 +66,15 @@ pub enum SecretError {
         secret: String,
         /// The key.
         key: &'static str,
+    },
+    /// The token cannot be sent.
+    #[error(
+        "could not read Helm auth from secret: key bearerToken of Secret {secret} has a space, a line break or another character within it \
+         that no token has; write the token alone"
+    )]
+    BearerToken {
+        /// Name of the Secret.
+        secret: String,
     },
     /// The address of the proxy is invalid.
     #[error(
@@ -113,6 +122,7 @@ impl ClassifiedError for SecretError {
             Self::NotFound { .. } => classified(Reason::SecretNotFound, Class::Absent),
             Self::IncompletePair { .. }
             | Self::NotUtf8 { .. }
+            | Self::BearerToken { .. }
             | Self::Proxy { .. }
             | Self::DockerConfig { .. } => classified(Reason::InvalidSecret, Class::Absent),
             Self::OverBudget { .. } => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
@@ -150,7 +160,11 @@ pub fn ca_bundle(text: &str, field: &'static str) -> Vec<CaCertificate> {
 ///
 /// # Errors
 /// If it is missing or invalid.
-pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access, SecretError> {
+pub async fn access(
+    client: &Client,
+    source: AccessSource<'_>,
+    server: Server,
+) -> Result<Access, SecretError> {
     let name = source.secret;
     let mut tls = TlsConfig::default();
     let mut access = Access::default();
@@ -158,6 +172,7 @@ pub async fn access(client: &Client, source: AccessSource<'_>) -> Result<Access,
         let keys = Keys {
             name,
             secret: fetch(client, source.namespace, name).await?,
+            server,
         };
         tls = keys.tls_config()?;
         access = keys.access()?;
@@ -214,6 +229,32 @@ pub struct Keys<'a> {
     pub name: &'a str,
     /// The Secret.
     pub secret: Secret,
+    /// What it is for.
+    pub server: Server,
+}
+
+/// What a Secret is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// Repositories and registries of charts, with the keys of Fleet.
+    Charts,
+    /// Git servers, with those of Flux besides.
+    Git,
+}
+
+impl Server {
+    /// The keys that may have CA certificates, with their names in messages. The first one counts.
+    const fn ca_keys(self) -> &'static [(&'static str, &'static str)] {
+        const ALL: &[(&str, &str)] = &[
+            ("cacerts", "key cacerts of the Secret"),
+            ("ca.crt", "key ca.crt of the Secret"),
+            ("caFile", "key caFile of the Secret"),
+        ];
+        match self {
+            Self::Charts => ALL.split_at(1).0,
+            Self::Git => ALL,
+        }
+    }
 }
 
 impl Keys<'_> {
@@ -230,10 +271,41 @@ impl Keys<'_> {
             login,
             host_logins: logins,
             without_login: others,
+            bearer_token: self.bearer_token()?,
+            ssh: self.ssh_keys()?.map(Arc::new),
             plain_http: self.flag("basicHTTP")?,
             secret: self.name.to_owned(),
             ..Access::default()
         })
+    }
+
+    fn bearer_token(&self) -> Result<Option<String>, SecretError> {
+        match self.server {
+            Server::Charts => Ok(None),
+            Server::Git => {
+                let token = self.text("bearerToken")?;
+                let token = token.filter(|token| !token.trim().is_empty());
+                match token {
+                    Some(token) if token.trim().contains(|c: char| !c.is_ascii_graphic()) => {
+                        Err(SecretError::BearerToken {
+                            secret: self.name.to_owned(),
+                        })
+                    }
+                    token => Ok(token),
+                }
+            }
+        }
+    }
+
+    fn ssh_keys(&self) -> Result<Option<SshKeys>, SecretError> {
+        if self.server == Server::Charts {
+            return Ok(None);
+        }
+        let pair = self.pair("identity", "known_hosts")?;
+        Ok(pair.map(|(identity, known_hosts)| SshKeys {
+            identity,
+            known_hosts,
+        }))
     }
 
     fn proxy(&self) -> Result<Option<ProxyConfig>, SecretError> {
@@ -259,13 +331,16 @@ impl Keys<'_> {
 
     /// What certificates are checked with, and the own one.
     pub fn tls_config(&self) -> Result<TlsConfig, SecretError> {
-        let cacerts = self.text("cacerts")?.filter(|pem| !pem.trim().is_empty());
+        let mut ca_certificates = Vec::new();
+        for (key, source) in self.server.ca_keys() {
+            let pem = self.text(key)?.filter(|pem| !pem.trim().is_empty());
+            if let Some(pem) = pem.filter(|_| ca_certificates.is_empty()) {
+                ca_certificates.push((pem.into_bytes(), *source));
+            }
+        }
         let identity = self.pair("tls.crt", "tls.key")?;
         Ok(TlsConfig {
-            ca_certificates: cacerts
-                .map(|pem| (pem.into_bytes(), "key cacerts of the Secret"))
-                .into_iter()
-                .collect(),
+            ca_certificates,
             identity: identity.map(|(certificate, key)| format!("{certificate}\n{key}\n").into_bytes()),
             insecure_skip_tls_verify: self.flag("insecureSkipVerify")?,
             is_exclusive: false,
@@ -467,7 +542,29 @@ mod tests {
         Keys {
             name: "access",
             secret,
+            server: Server::Charts,
         }
+    }
+
+    fn for_git(entries: &[(&str, &[u8])]) -> Keys<'static> {
+        Keys {
+            server: Server::Git,
+            ..keys(entries)
+        }
+    }
+
+    #[test]
+    fn a_git_server_has_the_keys_of_flux_besides() {
+        let data: &[(&str, &[u8])] = &[("bearerToken", b"t\n"), ("caFile", b"F"), ("ca.crt", b"C")];
+        let access = for_git(data).access().unwrap();
+        assert_eq!(access.bearer_token.as_deref(), Some("t\n"));
+        let trusted = for_git(data).tls_config().unwrap().ca_certificates;
+        assert_eq!(trusted, [(b"C".to_vec(), "key ca.crt of the Secret")]);
+        assert_eq!(keys(data).access().unwrap().bearer_token, None);
+        let split = for_git(&[("bearerToken", b"a\nb")]).access();
+        let error = split.unwrap_err().to_string();
+        assert!(error.contains("key bearerToken of Secret access has"), "{error}");
+        assert_eq!(keys(data).tls_config().unwrap(), TlsConfig::default());
     }
 
     fn login(username: &str, password: &str) -> Login {

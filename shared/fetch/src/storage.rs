@@ -14,7 +14,7 @@ use super::{
     access::{self, Access},
     download::{DownloadError, Downloaded, Pull, Sources},
     login::Login,
-    secret::{Keys, SecretError, fetch, hold},
+    secret::{Keys, SecretError, Server, fetch, hold},
 };
 use helmops_fair::DeadlineExceeded;
 
@@ -128,7 +128,14 @@ async fn access_of(client: &Client, source: AccessSource<'_>) -> Result<(Access,
         let name = name.to_owned();
         return Err(StorageError::Type { name, found });
     }
-    of_keys(&Keys { name, secret }, source.charged_to)
+    of_keys(
+        &Keys {
+            name,
+            secret,
+            server: Server::Charts,
+        },
+        source.charged_to,
+    )
 }
 
 fn of_keys(keys: &Keys<'_>, charged_to: &str) -> Result<(Access, String), StorageError> {
@@ -178,7 +185,14 @@ mod tests {
             data: Some(data.collect()),
             ..Secret::default()
         };
-        of_keys(&Keys { name: "s-1", secret }, "team")
+        of_keys(
+            &Keys {
+                name: "s-1",
+                secret,
+                server: Server::Charts,
+            },
+            "team",
+        )
     }
 
     #[test]

@@ -79,6 +79,9 @@ impl ChartRecords {
         is_reached: bool,
     ) -> Option<String> {
         let chart = Chart::of(options)?;
+        if let Some(record) = self.of_content(&chart) {
+            return serde_json::to_string(&record).ok();
+        }
         let kept = existing.and_then(|existing| record_of(&existing.metadata));
         let kept = kept.filter(|record| chart.is_of(record));
         let of_bundle = if is_reached || kept.is_none() {
@@ -103,6 +106,22 @@ impl ChartRecords {
         };
         // A record contains only strings, which always serialize.
         serde_json::to_string(&record).ok()
+    }
+
+    /// The record of a deployment whose options were [delivered](Self::delivered) with content: it says only that they are those of a HelmOp. The
+    /// agent reads `valuesFiles` from its chart, while those of other Bundles with files were merged before.
+    fn of_content(&self, chart: &Chart<'_>) -> Option<ResolvedChart> {
+        let is_of_folder = |record: &&ResolvedChart| {
+            !record.content.is_empty()
+                && record.version == chart.version
+                && content_folder(ChartSource::of(&record.repo, &record.chart)) == chart.name
+        };
+        let is_delivered = chart.repo.is_empty() && self.0.iter().any(|record| is_of_folder(&record));
+        is_delivered.then(|| ResolvedChart {
+            chart: chart.name.to_owned(),
+            version: chart.version.to_owned(),
+            ..ResolvedChart::default()
+        })
     }
 }
 
@@ -321,11 +340,11 @@ mod tests {
             assert_eq!((&*helm.repo, &*helm.chart, &*helm.version), ("", folder, "1.0.0"));
             let dir = &after.kustomize.as_ref().unwrap().dir;
             assert_eq!(*dir, format!("{folder}/overlays/prod"));
-            assert_eq!(
-                all.annotation(&after, None, true),
-                None,
-                "its ID is that of the files"
-            );
+            let deployment = deployed(after.clone(), all.annotation(&after, None, true));
+            let record = resolved_chart(&deployment).expect("the agent reads valuesFiles of a HelmOp only");
+            assert_eq!((&*record.chart, &*record.digest), (folder, ""));
+            let later = records(&[]).annotation(&after, Some(&deployment), false);
+            assert!(later.is_some(), "the rollout has not reached it");
         }
         assert_eq!(in_chart(".chart/0123/overlays/prod"), "overlays/prod");
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use bytes::Bytes;
 use helm_index::IndexEntry;
 use helmops_model::chart::{
     location::{self, without_credentials},
@@ -180,6 +181,7 @@ async fn get<W: Write + Send + 'static>(
         method: Method::GET,
         url: url.clone(),
         headers,
+        body: Bytes::new(),
         connection: &access.connection,
         repository: RepositoryId {
             url: &url,

@@ -14,6 +14,7 @@ mod backoff;
 mod readers;
 mod redirects;
 mod retry_after;
+mod tcp;
 mod tls;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use helmops_model::chart::url::redacted;
 use helmops_runtime::{
     error_class::{ClassifiedError, Scope},
@@ -39,13 +41,14 @@ pub use self::{
     error::{FetchError, FetchErrorKind},
     exchange::{Exchange, ExchangeError, ExchangeRequest, ExchangeResponse},
     post::{PostError, PostRequest, Poster},
+    readers::Threads,
     tls::{CaCertificate, Connection, ProxyConfig, TlsConfig, origin},
 };
 use self::{
     backoff::{BackoffKey, Backoffs},
     body::ReadOptions,
     client::Clients,
-    readers::{Readers, Threads},
+    readers::Readers,
 };
 use super::{
     metrics::{FetchMetrics, RequestKind, RequestOutcome},
@@ -74,12 +77,14 @@ pub struct HttpRequest<'a> {
     pub permit: RequestPermit,
     /// What is requested.
     pub kind: RequestKind,
-    /// GET or HEAD.
+    /// GET, HEAD or POST.
     pub method: Method,
     /// The URL, without credentials.
     pub url: Url,
     /// Its headers, including credentials.
     pub headers: HeaderMap,
+    /// Its body; empty for none.
+    pub body: Bytes,
     /// How the server is reached.
     pub connection: &'a Connection,
     /// The repository that it belongs to, which backs off if the request fails.
@@ -197,6 +202,9 @@ impl HttpClient {
         loop {
             let mut step = Request::new(request.method.clone(), url.clone());
             *step.headers_mut() = headers.clone();
+            if !request.body.is_empty() {
+                *step.body_mut() = Some(request.body.clone().into());
+            }
             *step.timeout_mut() = Some(deadline.saturating_duration_since(Instant::now()));
             let host = self.host(request.connection, &origin(&url));
             self.backoffs.check(host)?;
@@ -204,6 +212,7 @@ impl HttpClient {
             let Some(to) = redirects::next(&response, redirects)? else {
                 return Ok(response);
             };
+            redirects::check_method(&request.method, response.status(), &to)?;
             self.addresses.check_url(&to)?;
             redirects::strip(&mut headers, &url, &to);
             url = to;
@@ -252,6 +261,11 @@ impl HttpResponse {
     /// The requested URL, for messages.
     pub fn url(&self) -> &str {
         &self.tracked.url
+    }
+
+    /// The URL that it comes from, behind redirects.
+    pub fn location(&self) -> &Url {
+        self.response.url()
     }
 
     /// Whether it comes from another scheme, host or port than those of the repository: by a redirect, or because the registry

@@ -2,7 +2,7 @@
 
 use helmops_model::chart::{location::without_credentials, url::redacted};
 use reqwest::{
-    Response, StatusCode, Url,
+    Method, Response, StatusCode, Url,
     header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION},
 };
 
@@ -40,6 +40,25 @@ pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, FetchE
     }
     // Credentials in the target do not come from the user.
     Ok(Some(without_credentials(to)))
+}
+
+/// Whether a request may be repeated at the target of a redirect as it is. With other statuses a client would send GET.
+///
+/// # Errors
+/// If it may not.
+pub fn check_method(method: &Method, status: StatusCode, to: &Url) -> Result<(), FetchErrorKind> {
+    let keeps_method = matches!(
+        status,
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+    );
+    if *method != Method::POST || keeps_method {
+        return Ok(());
+    }
+    let to = redacted(to.as_str());
+    Err(FetchErrorKind::Redirect(format!(
+        "the server redirects a request with a body to {to} with status {}, which would lose the body; use the URL that it redirects to",
+        status.as_u16()
+    )))
 }
 
 /// Removes the headers that must not be sent to another scheme, host or port.

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use helmops_model::chart::registry::{
     challenge::{self, Bearer, Scheme},
     endpoint::Endpoint,
@@ -145,6 +146,7 @@ impl<'a> Session<'a> {
             method: request.method.clone(),
             url: request.url.clone(),
             headers,
+            body: Bytes::new(),
             connection: &self.access.connection,
             repository: RepositoryId {
                 url: &self.repository_url,

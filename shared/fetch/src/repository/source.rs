@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use helm_index::IndexError;
 use helmops_model::chart::{
     location::{self, without_credentials},
@@ -63,6 +64,7 @@ impl<'a> IndexSource<'a> {
             method: Method::GET,
             url: self.url.clone(),
             headers,
+            body: Bytes::new(),
             connection: &self.access.connection,
             repository: RepositoryId {
                 url: &self.url,

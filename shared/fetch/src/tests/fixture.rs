@@ -29,6 +29,7 @@ use crate::{
     bounds::MemoryBounds,
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Pull, Sources, download},
+    git::{GitChart, GitError, GitPoll, GitQuery, GitRepositories, KnownChart},
     http::{Addresses, Connection, FetchErrorKind, HttpClient, Limits, Timeouts, TlsConfig},
     login::Login,
     metrics::FetchMetrics,
@@ -59,6 +60,7 @@ pub struct TestResolver {
     http: HttpClient,
     repositories: Repositories,
     registries: Registries,
+    git: GitRepositories,
     metrics: Registry,
     charts: ChartFilter,
 }
@@ -119,6 +121,13 @@ impl TestResolver {
                 budget.clone(),
                 compute.clone(),
                 fetches.clone(),
+            ),
+            git: GitRepositories::new(
+                &settings,
+                helmops_git::Limits::default(),
+                budget.clone(),
+                compute.clone(),
+                &fetches,
             ),
             registries: Registries::new(&settings, budget, compute, fetches),
             metrics,
@@ -301,6 +310,31 @@ impl TestResolver {
         within_deadline(pull.content(reference, id, Vec::new())).await
     }
 
+    /// Polls for a chart in a Git repository, with a fresh request.
+    pub async fn git(
+        &self,
+        access: &Access,
+        chart: &GitChart,
+        known: Option<KnownChart<'_>>,
+    ) -> Result<GitPoll, GitError> {
+        let query = GitQuery {
+            known,
+            since: Instant::now(),
+            archive: 1 << 20,
+        };
+        self.git_query(access, chart, query).await
+    }
+
+    /// Polls for a chart in a Git repository.
+    pub async fn git_query(
+        &self,
+        access: &Access,
+        chart: &GitChart,
+        query: GitQuery<'_>,
+    ) -> Result<GitPoll, GitError> {
+        within_deadline(self.git.poll(&self.http, access, chart, query)).await
+    }
+
     /// Repeats the resolution until it succeeds: a failed host backs off for a while.
     pub async fn repository_until_success(&self, access: &Access, repo: &str) -> ChartVersion {
         let resolutions = async {
@@ -350,7 +384,16 @@ impl TestResolver {
     #[track_caller]
     pub fn assert_idle(&self, requests: u64) {
         assert_eq!(self.metric("helmops_fetch_in_flight"), 0);
-        let timed = ["index", "tags", "manifest", "token", "archive"].map(|kind| {
+        let timed = [
+            "index",
+            "tags",
+            "manifest",
+            "token",
+            "archive",
+            "references",
+            "pack",
+        ]
+        .map(|kind| {
             self.metric(&format!(
                 "helmops_fetch_duration_seconds_count{{kind=\"{kind}\"}}"
             ))

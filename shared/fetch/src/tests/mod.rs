@@ -13,6 +13,8 @@ mod credentials;
 mod downloads;
 mod exchanges;
 mod explanations;
+mod git;
+mod git_ssh;
 mod interest;
 mod memory;
 mod paging;

@@ -66,11 +66,13 @@ fn encoded(files: &[(&str, &[u8])]) -> Encoded {
 async fn files_are_deployed_when_they_exist_and_kept_like_a_chart() {
     let fixture = Fixture::new("content").await;
     let agent = fixture.start().await;
-    let (one, other) = (
-        encoded(&[("a.yaml", CONFIG.as_bytes())]),
-        encoded(&[("b.yaml", CONFIG.replace("plain", "other").as_bytes())]),
-    );
     let name = fixture.name("files");
+    // Contents have no namespace: no other test has the same files.
+    let config = format!("# {name}\n{CONFIG}");
+    let (one, other) = (
+        encoded(&[("a.yaml", config.as_bytes())]),
+        encoded(&[("b.yaml", config.replace("plain", "other").as_bytes())]),
+    );
     let correct =
         json!({ "correctDrift": { "enabled": true }, "options": { "correctDrift": { "enabled": true } } });
     fixture.put(&name, fixture.content_spec(&one, &correct)).await;

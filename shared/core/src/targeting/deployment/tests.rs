@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     schedule::ClusterWindows,
-    targeting::{chart_record::expected_digest, criteria::Member, target::targets},
+    targeting::{
+        chart_record::{expected_digest, resolved_chart},
+        criteria::Member,
+        target::targets,
+    },
 };
 
 fn cluster(spec: &Value, status: &Value) -> Cluster {
@@ -112,7 +116,8 @@ fn an_agent_that_reads_a_content_needs_no_access_to_a_repository() {
     assert!(direct.spec.helm_chart_options.is_some() && direct.spec.deployment_id.starts_with(':'));
     assert_eq!(read.spec.helm_chart_options, None);
     assert!(read.spec.deployment_id.starts_with(&format!("{content}:")));
-    assert_eq!(read.metadata.annotations, None);
+    let record = resolved_chart(&read).expect("its agent reads valuesFiles from the content");
+    assert_eq!((&*record.chart, &*record.digest), ("web", ""));
 
     // What the rollout has not reached keeps its source, in both directions.
     let cluster = cluster(&json!({}), &json!({}));
