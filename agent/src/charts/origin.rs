@@ -1,9 +1,7 @@
 //! Where the chart of a deployment comes from.
 
 use helmops_api::{BundleDeployment, labels};
-
-/// The label with the commit of the files of a Bundle.
-const COMMIT: &str = "fleet.cattle.io/commit";
+use helmops_release::marks;
 
 /// Where a chart comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,7 @@ impl ChartOrigin {
     }
 }
 
-/// The commit of the files of a deployment; empty for none.
+/// The commit of the files of a deployment, from its label; empty for none. The chart of its release has it as an annotation of the same name.
 pub fn commit(deployment: &BundleDeployment) -> &str {
-    labels::of(&deployment.metadata, COMMIT).unwrap_or_default()
+    labels::of(&deployment.metadata, marks::COMMIT).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use helmops_api::{Content, labels};
 use helmops_content::{Encoded, Limits, Opened, open};
-use helmops_core::content::StoredContent;
+use helmops_core::{content::StoredContent, targeting::delivery::ObjectVersion};
 use helmops_runtime::client::{ApiError, CallError, bounded};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Resource, ResourceExt, api::Patch};
@@ -14,7 +14,6 @@ use crate::{
     watch::Contents,
     writes::{MANAGER, delete_version},
 };
-use helmops_core::targeting::delivery::ObjectVersion;
 
 /// Writes what is missing of some content, and marks what is there as used again.
 pub async fn all(context: &Context, stored: &Contents, encoded: &Encoded) -> Result<(), ContentError> {
