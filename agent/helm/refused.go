@@ -34,7 +34,7 @@ var valueFreeErrors = []valueFreeError{
 	valueFree(`unknown field "`+aName+`"`, `unknown field "$1"`),
 	valueFree(`into Go struct field `+aName+` of type`, "$1 has a value of another type"),
 	valueFree(`does not contain declared merge key: (\w{1,63})$`, "an item of a list lacks $1, by which it is merged"),
-	valueFree(`(add|remove|replace|move|copy|test) operation does not apply: doc is missing (?:path|key): "?(/[\w./~-]{0,300})`, "there is no $2 to $1"),
+	valueFree(`(add|remove|replace|move|copy|test) operation does not apply: doc is missing (?:path|key): "?(/[\w./~-]{0,300})`, "$1 operation does not apply: there is no $2"),
 	valueFree(`nonexistent key:? "?([\w./~-]{1,253})`, "an operation of a patch is for the nonexistent key $1"),
 	valueFree(`nonexistent key`, "an operation of a patch is for a nonexistent key"),
 	valueFree(`testing value `+aPath+` failed`, "the test of $1 has failed"),

@@ -82,6 +82,14 @@ async fn work(fixture: &Fixture) {
     fixture.kubectl(&["delete", &object]).await;
     until(&fixture.apps, &object, |_| Ok(())).await;
     fixture.until_ready("web").await;
+    let files = json!({
+        "options": { "defaultNamespace": fixture.apps.name() }, "deploymentID": format!("s-{}:1", "0".repeat(61)),
+    });
+    fixture.put(&fixture.name("files"), files).await;
+    fixture
+        .until_error("files", "Deployed", &["does not exist in the management cluster"])
+        .await;
+    fixture.delete("files").await;
     for name in ["web", "other"] {
         fixture.delete(name).await;
         let secret = format!("secret/sh.helm.release.v1.{}.v1", fixture.name(name));

@@ -99,10 +99,14 @@ impl Fixture {
             binding(ACCOUNT, "ClusterRole", ACCOUNT),
             role,
             binding("helmops-agent-edge", "Role", "helmops-agent-edge"),
-            contents,
         ];
         for object in &objects {
             self.create(object).await?;
+        }
+        // It stays when the namespace is deleted.
+        let path = format!("apis/{RBAC}/clusterrolebindings/{namespace}");
+        if self.api.find(&path).await?.is_none() {
+            self.create(&contents).await?;
         }
         let status = json!({ "status": { "namespace": namespace } });
         let clusters = vec![("edge".to_owned(), status)];
