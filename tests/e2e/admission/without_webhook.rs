@@ -17,8 +17,8 @@ async fn the_controller_refuses_what_the_webhook_would_deny() {
     for (number, mistake) in mistakes.enumerate() {
         let (name, error) = (format!("v{number}"), &mistake.errors[0]);
         let spec = &mistake.object["spec"];
-        let over = json!({ "helm": spec["helm"], "targets": spec["targets"] });
-        fixture.apply(&name, &over).await;
+        let fields = ["helm", "targets", "chartSource"].map(|field| (field.to_owned(), spec[field].clone()));
+        fixture.apply(&name, &fields.into_iter().collect()).await;
         let message = fixture.until(&name, "Accepted", error.reason).await;
         assert!(error.words.iter().all(|word| message.contains(word)), "{message}");
         assert_eq!(fixture.until(&name, "Ready", error.reason).await, message);
