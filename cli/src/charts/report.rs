@@ -150,7 +150,7 @@ pub fn archives(valid: &ValidHelmOp<'_>) -> Vec<String> {
     let mut archives: Vec<_> = requests
         .filter_map(|request| match request.source() {
             ChartSource::Archive { url } => Some(url::redacted(url)),
-            ChartSource::Oci { .. } | ChartSource::Repository { .. } => None,
+            ChartSource::Oci { .. } | ChartSource::Repository { .. } | ChartSource::Git { .. } => None,
         })
         .collect();
     archives.sort();

@@ -62,7 +62,10 @@ impl HelmOpSummary {
             message,
         } = Verdict::of(helmop, status);
         let helm = helmop.spec.bundle.options.helm.as_ref();
-        let (repo, chart) = helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart));
+        let (repo, chart) = match helmop.spec.git() {
+            Some(git) => (url::redacted(&git.url), git.path.clone()),
+            None => helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart)),
+        };
         Self {
             chart,
             repo,
@@ -98,7 +101,9 @@ fn names(repo: &str, chart: &str) -> (String, String) {
             let name = repo.trim_end_matches('/').rsplit('/').next();
             (url::redacted(repo), name.unwrap_or_default().to_owned())
         }
-        ChartSource::Repository { repo, chart } => (url::redacted(repo), chart.to_owned()),
+        ChartSource::Repository { repo, chart } | ChartSource::Git { repo, path: chart } => {
+            (url::redacted(repo), chart.to_owned())
+        }
     }
 }
 

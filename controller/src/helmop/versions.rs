@@ -8,7 +8,7 @@ use helmops_core::{
     bundle::{PolledChart, RequestedChart, RequestedCharts},
     poll::Ages,
 };
-use helmops_fetch::{ChartResolver, ResolveContext, ResolveError};
+use helmops_fetch::{ChartResolver, DeployedChart, ResolveContext, ResolveError};
 use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion};
 use helmops_runtime::workers::{Namespace, WorkerPermit};
 use k8s_openapi::jiff::Timestamp;
@@ -138,9 +138,13 @@ async fn resolve<'v, 'a>(
             continue;
         }
         let version = if is_poll && chart.request.is_polled() {
+            let deployed = DeployedChart {
+                version: chart.version.as_ref(),
+                changed_digest: &chart.changed_digest,
+            };
+            let polled = resolver.poll(chart.request, deployed).await;
             let before = chart.version.as_ref().map(|version| version.version.clone());
             let before = before.unwrap_or_default();
-            let polled = resolver.poll(chart.request, &before).await;
             // Where no list is needed, there is nothing to be found.
             let is_known = polled.version.is_ok();
             let outlook = polled.outlook.or_else(|| is_known.then(Outlook::default));
@@ -189,6 +193,7 @@ async fn old_enough(
         let request = ChartRequest {
             repo: chart.request.repo,
             chart: chart.request.chart,
+            git: None,
             version: exact,
             on_digest_change: chart.request.on_digest_change,
         };

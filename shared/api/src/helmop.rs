@@ -11,6 +11,7 @@ use super::{
     kind::{TypeMeta, kind},
     lifecycle::LifecycleSummary,
     metadata::Metadata,
+    notifications::LocalReference,
     same_resource::same_resource_as,
     status::StatusBase,
     unknown_fields::UnknownFields,
@@ -155,15 +156,56 @@ impl HelmOpSpec {
     pub fn deliver(&self) -> &str {
         self.chart_source.as_ref().map_or("", |source| &source.deliver)
     }
+
+    /// `spec.chartSource.git`.
+    pub fn git(&self) -> Option<&GitSource> {
+        self.chart_source.as_ref()?.git.as_deref()
+    }
 }
 
 wire! {
-    /// How the charts of a HelmOp get to the clusters.
+    /// Where the charts of a HelmOp come from besides repositories and registries, and how they get to the clusters.
     pub struct ChartSource: [unknown: UnknownFields] {
         /// How an agent gets a chart: it downloads it from the repository or registry itself (`Direct`, the default), or the controller
         /// downloads it once, and agents read it from the management cluster (`Content`).
         #[schemars(extend("enum" = ["", "Direct", "Content"]))]
         "deliver" | nullable => deliver: String,
+        /// The Git repository that the chart is in, in place of `helm.repo`, `helm.chart` and `helm.version`. The controller reads it, packs the
+        /// chart, and delivers it as `Content`.
+        "git" | nullable => git: Option<Box<GitSource>>,
+    }
+}
+
+wire! {
+    /// A chart in a Git repository.
+    pub struct GitSource: [unknown: UnknownFields] {
+        /// URL of the repository, as `git clone` takes it: `https://…`, `ssh://user@…` or `user@host:path`.
+        "url" => url: String,
+        /// Which commit counts. The default branch of the repository by default.
+        "ref" | nullable => reference: Option<GitReference>,
+        /// Folder of the chart in the repository, such as `charts/web`. The top by default.
+        "path" | nullable => path: String,
+        /// Secret in the same namespace with the access: `username` and `password`, or `bearerToken`, or for SSH `identity` (a private key) and
+        /// `known_hosts`; `ca.crt` with certificates to trust. It stays in the management cluster.
+        "secretRef" | nullable => secret_ref: Option<LocalReference>,
+        /// What is released: each change of the folder of the chart and of the folders that it includes, with a version such as
+        /// `1.2.3+0123456789ab` (`Revision`, the default), or only another version in `Chart.yaml` (`ChartVersion`).
+        #[schemars(extend("enum" = ["", "Revision", "ChartVersion"]))]
+        "reconcileStrategy" | nullable => reconcile_strategy: String,
+    }
+}
+
+wire! {
+    /// Which commit of a Git repository counts. Of several fields the first of this order: `commit`, `semver`, `tag`, `branch`.
+    pub struct GitReference: [unknown: UnknownFields] {
+        /// The newest commit of this branch.
+        "branch" | nullable => branch: String,
+        /// The commit of this tag.
+        "tag" | nullable => tag: String,
+        /// The commit of the tag with the highest version in this range.
+        "semver" | nullable => semver: String,
+        /// This commit: 40 or 64 hexadecimal digits.
+        "commit" | nullable => commit: String,
     }
 }
 

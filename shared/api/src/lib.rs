@@ -60,7 +60,9 @@ pub use condition::Condition;
 pub use content::Content;
 pub use decoded::{Decoded, Unusable};
 pub use helm::HelmOptions;
-pub use helmop::{HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutObjects, WithoutStatus};
+pub use helmop::{
+    GitReference, GitSource, HelmOp, HelmOpSpec, HelmOpStatus, ResolvedChart, WithoutObjects, WithoutStatus,
+};
 pub use lifecycle::Lifecycle;
 pub use metadata::Metadata;
 pub use metadata_only::{MetadataOnly, MetadataWithManagers};

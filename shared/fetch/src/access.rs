@@ -294,7 +294,8 @@ pub fn chart_origin(source: ChartSource<'_>, plain_http: bool) -> String {
     match source {
         ChartSource::Archive { url: repo }
         | ChartSource::Oci { repo }
-        | ChartSource::Repository { repo, .. } => repository_origin(repo, plain_http),
+        | ChartSource::Repository { repo, .. }
+        | ChartSource::Git { repo, .. } => repository_origin(repo, plain_http),
     }
 }
 

@@ -38,6 +38,7 @@ use std::{
 
 use helmops_api::HelmOp;
 use helmops_fair::{ByteBudget, Deadline, DeadlineExceeded, Reservation, deadline::excluded};
+use helmops_git::{GitChart, Location};
 use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource};
 use helmops_runtime::{compute::Compute, error_class::ClassifiedError};
 use kube::Client;
@@ -61,14 +62,14 @@ pub use self::{
     endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,
     explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
-    git::{GitChart, GitChartError, GitError, GitPoll, GitQuery, HostKeyError, KnownChart, SshProblem},
+    git::{GitChartError, GitError, HostKeyError, SshProblem},
     http::Limits,
     http::{
         Addresses, CaCertificate, Cidr, CidrError, Exchange, ExchangeError, ExchangeRequest,
         ExchangeResponse, PostError, PostRequest, Poster, ProxyConfig, TlsConfig,
     },
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
-    poll::Polled,
+    poll::{DeployedChart, Polled},
     repository::{ChartInterest, LIMITS as INDEX_LIMITS, normalized_index_url},
     secret::{AccessSource, SecretError, ca_bundle},
     storage::StorageError,
@@ -117,29 +118,26 @@ impl Resolver {
     /// If the operating system refuses a resource.
     pub fn new(bounds: &MemoryBounds, addresses: Addresses, fetches: FetchMetrics) -> io::Result<Self> {
         let (budget, compute) = (bounds.budget(), Compute::default());
-        let settings = CacheSettings::new(bounds, budget.clone()).part(2);
+        let settings = CacheSettings::new(bounds, budget.clone());
         Ok(Self {
             poster: Poster::new(addresses.clone()),
             http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
             repositories: Repositories::new(
-                settings.clone(),
+                settings.part(2),
                 LIMITS,
                 budget.clone(),
                 compute.clone(),
                 fetches.clone(),
             ),
             git: GitRepositories::new(
-                // No HelmOp has charts in Git yet, so nothing is taken from the others for them.
-                &CacheSettings {
-                    idle: 0,
-                    ..settings.clone()
-                },
+                // It has two caches.
+                &settings.part(8),
                 helmops_git::Limits::default(),
                 budget.clone(),
                 compute.clone(),
                 &fetches,
             ),
-            registries: Registries::new(&settings, budget.clone(), compute, fetches),
+            registries: Registries::new(&settings.part(4), budget.clone(), compute, fetches),
             budget,
         })
     }
@@ -273,9 +271,8 @@ impl ChartResolver<'_> {
         result
     }
 
-    /// Resolves a chart request as [`Self::resolve`] does, with what the same response says about the deployed version, which is empty if
-    /// there is none.
-    pub async fn poll(&mut self, request: &ChartRequest<'_>, deployed: &str) -> Polled {
+    /// Resolves a chart request as [`Self::resolve`] does, with what the same response says about the deployed version.
+    pub async fn poll(&mut self, request: &ChartRequest<'_>, deployed: DeployedChart<'_>) -> Polled {
         let (started, deadline) = (Instant::now(), self.deadline.clone());
         let polled = Box::pin(deadline.run(self.poll_unlimited(request, deployed))).await;
         let polled = polled.unwrap_or(Err(ResolveError::Deadline { limit: TIME_LIMIT }));
@@ -326,7 +323,7 @@ impl ChartResolver<'_> {
         } = *self;
         let access = self.access().await.map_err(ResolveError::Secret)?;
         match request.source() {
-            ChartSource::Archive { .. } => Ok(None),
+            ChartSource::Archive { .. } | ChartSource::Git { .. } => Ok(None),
             ChartSource::Oci { repo } => {
                 let registries = &resolver.registries;
                 let chart = registries
@@ -380,6 +377,9 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
+        if let Some(git) = &request.git {
+            return self.git_archive(&git.chart, version, limit, output).await;
+        }
         let sources = Sources {
             http: &resolver.http,
             repositories: &resolver.repositories,
@@ -415,18 +415,23 @@ impl ChartResolver<'_> {
     async fn poll_unlimited(
         &mut self,
         request: &ChartRequest<'_>,
-        deployed: &str,
+        deployed: DeployedChart<'_>,
     ) -> Result<Polled, ResolveError> {
         let Self {
             resolver, context, ..
         } = *self;
+        if let Some(git) = &request.git {
+            return Ok(Polled::from(self.git_version(&git.chart, deployed).await));
+        }
         let access = self.access().await.map_err(ResolveError::Secret)?;
         let query = PollQuery {
             request: &request.version,
-            deployed,
+            deployed: deployed.version.map_or("", |version| &version.version),
         };
         Ok(match request.source() {
-            ChartSource::Archive { .. } => Polled::from(Ok(ChartVersion::default())),
+            ChartSource::Archive { .. } | ChartSource::Git { .. } => {
+                Polled::from(Ok(ChartVersion::default()))
+            }
             ChartSource::Oci { repo } => {
                 let registries = &resolver.registries;
                 let polled = registries.poll(&resolver.http, access, repo, query, context.since);
@@ -459,10 +464,13 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
+        if let Some(git) = &request.git {
+            return self.git_version(&git.chart, DeployedChart::default()).await;
+        }
         let access = self.access().await.map_err(ResolveError::Secret)?;
         match request.source() {
             // An archive has no versions, and is never resolved.
-            ChartSource::Archive { .. } => Ok(ChartVersion::default()),
+            ChartSource::Archive { .. } | ChartSource::Git { .. } => Ok(ChartVersion::default()),
             ChartSource::Oci { repo } => resolver
                 .registries
                 .version(&resolver.http, access, repo, &request.version, context.since)
@@ -482,6 +490,65 @@ impl ChartResolver<'_> {
                 .map_err(ResolveError::Repository),
         }
     }
+
+    async fn git_version(
+        &mut self,
+        chart: &GitChart,
+        deployed: DeployedChart<'_>,
+    ) -> Result<ChartVersion, ResolveError> {
+        let Self {
+            resolver, context, ..
+        } = *self;
+        let access = self.access().await;
+        let access = access.map_err(|error| ResolveError::Git(GitChartError::Secret(error)))?;
+        let version = Box::pin(
+            resolver
+                .git
+                .version(&resolver.http, access, chart, deployed, context.since),
+        )
+        .await;
+        version.map_err(|error| ResolveError::Git(GitChartError::Git(error)))
+    }
+
+    async fn git_archive<W: Write + Send + 'static>(
+        &mut self,
+        chart: &GitChart,
+        version: &ChartVersion,
+        limit: u64,
+        mut output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let resolver = self.resolver;
+        let access = self
+            .access()
+            .await
+            .map_err(GitChartError::Secret)
+            .map_err(DownloadError::Git)?;
+        let archive = Box::pin(
+            resolver
+                .git
+                .archive(&resolver.http, access, chart, version, limit),
+        );
+        let packed = archive
+            .await
+            .map_err(GitChartError::Git)
+            .map_err(DownloadError::Git)?;
+        let content = packed.content.to_string();
+        if content != version.digest {
+            return Err(DownloadError::Digest(DigestMismatch {
+                url: version.url.clone(),
+                origin: Origin::Recorded,
+                expected: version.digest.clone(),
+                actual: content,
+            }));
+        }
+        output.write_all(&packed.archive).map_err(DownloadError::Write)?;
+        Ok(Downloaded {
+            output,
+            sha256: packed.digest,
+            bytes: packed.archive.len() as u64,
+            url: version.url.clone(),
+        })
+    }
 }
 
 async fn read_access(
@@ -492,10 +559,14 @@ async fn read_access(
 ) -> Result<(Access, Reservation), SecretError> {
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     let own = ca_bundle(&helmop.spec.ca_bundle, OWN_CA_BUNDLE);
+    let (secret, server) = match &chart.git {
+        Some(git) => (&git.secret, Server::Git),
+        None => (&helmop.spec.helm_secret_name, Server::Charts),
+    };
     let source = AccessSource {
         namespace,
         charged_to: namespace,
-        secret: &helmop.spec.helm_secret_name,
+        secret,
         insecure_skip_tls_verify: helmop.spec.insecure_skip_tls_verify,
         ca_certificates: if own.is_empty() {
             context.ca_certificates
@@ -504,8 +575,14 @@ async fn read_access(
         },
     };
     // Waits for the API server do not count for the deadline either.
-    let (mut access, memory) = excluded(resolver.access(context.client, source)).await?;
-    access.origin = access::repository_origin(chart.repo, access.plain_http);
+    let (mut access, memory) = excluded(resolver.access_to(context.client, source, server)).await?;
+    access.origin = match &chart.git {
+        None => access::repository_origin(chart.repo, access.plain_http),
+        Some(git) => match &git.chart.location {
+            Location::Http(url) => access::repository_origin(url.as_str(), false),
+            Location::Ssh(_) => String::new(),
+        },
+    };
     Ok((access, memory))
 }
 

@@ -14,6 +14,15 @@ pub(crate) struct PollQuery<'q> {
     pub deployed: &'q str,
 }
 
+/// What is deployed of a chart that is polled for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeployedChart<'a> {
+    /// Its version, as it is recorded; `None` if there is none yet.
+    pub version: Option<&'a ChartVersion>,
+    /// The digest that this version has now, if that is another one and the deployed one is held. Otherwise empty.
+    pub changed_digest: &'a str,
+}
+
 /// What a poll has found.
 #[derive(Debug)]
 pub struct Polled {

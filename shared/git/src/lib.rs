@@ -25,6 +25,7 @@ mod pack;
 #[cfg(test)]
 mod recorded;
 mod reference;
+mod request;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod wire;
@@ -35,4 +36,5 @@ pub use self::{
     object::{ObjectFormat, ObjectId, ObjectKind},
     pack::{CACHE, Objects, Pack, PackError},
     reference::{Reference, ReferenceError, ReferenceFields, SelectError, Selected},
+    request::GitChart,
 };

@@ -86,6 +86,31 @@ impl Location {
         }
     }
 
+    /// Identifies the repository in records and messages, without user and password: a URL with `git+` before its scheme.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Http(url) => {
+                let path = url.path().trim_end_matches('/');
+                let host = url.host_str().unwrap_or_default();
+                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+                format!("git+{}://{host}{port}{path}", url.scheme())
+            }
+            Self::Ssh(SshLocation { host, port, path, .. }) => {
+                let host = if host.contains(':') {
+                    format!("[{host}]")
+                } else {
+                    host.clone()
+                };
+                let port = match *port {
+                    SSH_PORT => String::new(),
+                    port => format!(":{port}"),
+                };
+                format!("git+ssh://{host}{port}/{}", path.trim_matches('/'))
+            }
+        }
+    }
+
     /// The URL for requests over HTTP: `service` is what follows the path of the repository.
     #[must_use]
     pub fn service_url(repository: &Url, service: &str) -> Url {
@@ -188,6 +213,22 @@ mod tests {
             ("ssh://git:p@h/n", Err(LocationError::Password)),
         ] {
             assert_eq!(Location::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_identity_has_no_credentials() {
+        for (text, identity) in [
+            (
+                "https://user:pass@H.example:443/g/n.git/",
+                "git+https://h.example/g/n.git",
+            ),
+            ("http://h:8080/n", "git+http://h:8080/n"),
+            ("ssh://git@h:2222/g/n.git", "git+ssh://h:2222/g/n.git"),
+            ("ssh://git@[::1]/n", "git+ssh://[::1]/n"),
+            ("git@h:g/n.git", "git+ssh://h/g/n.git"),
+        ] {
+            assert_eq!(Location::parse(text).unwrap().identity(), identity, "{text}");
         }
     }
 

@@ -54,6 +54,7 @@ pub mod kubelet;
 
 pub mod chart_server;
 pub mod forward_proxy;
+pub mod git_server;
 pub mod helm;
 pub mod charts;
 pub mod oci_registry;

@@ -4,6 +4,7 @@ mod clusters;
 mod content;
 mod behind;
 mod gates;
+mod git;
 mod rollback;
 mod rollout;
 mod schedules;

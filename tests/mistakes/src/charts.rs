@@ -8,6 +8,7 @@ use crate::{Table, valid_spec, with_helm};
 pub fn add(table: &mut Table) {
     for (group, add) in [
         ("chart forms", chart_forms as fn(&mut Table)),
+        ("Git", git),
         ("URLs", urls),
         ("tags", tags),
         ("versions", versions),
@@ -24,6 +25,141 @@ pub fn add(table: &mut Table) {
     ] {
         table.group(group);
         add(table);
+    }
+}
+
+fn git(table: &mut Table) {
+    let spec = |git: Value, over: Value| {
+        let mut spec = json!({
+            "chartSource": { "git": { "url": "https://h/g/n.git" } },
+            "targets": [{ "clusterSelector": {} }],
+        });
+        json_patch::merge(&mut spec["chartSource"]["git"], &git);
+        json_patch::merge(&mut spec, &over);
+        spec
+    };
+    for (git, field, reason, words) in [
+        (
+            json!({ "url": "" }),
+            "url",
+            "InvalidURL",
+            &["Required value", "git clone"][..],
+        ),
+        (
+            json!({ "url": "git://h/n" }),
+            "url",
+            "InvalidURL",
+            &["use https:// or ssh://"],
+        ),
+        (
+            json!({ "url": "https://u:geheim@h/n.git" }),
+            "url",
+            "InvalidURL",
+            &["https://h/n.git", "secretRef"],
+        ),
+        (
+            json!({ "ref": { "branch": "refs/heads/main" } }),
+            "ref.branch",
+            "InvalidVersion",
+            &["begins with refs/"],
+        ),
+        (
+            json!({ "ref": { "semver": "latest" } }),
+            "ref.semver",
+            "InvalidVersion",
+            &["\"latest\""],
+        ),
+        (
+            json!({ "ref": { "commit": "0123abc" } }),
+            "ref.commit",
+            "InvalidVersion",
+            &["git rev-parse HEAD"],
+        ),
+        (
+            json!({ "path": "../web" }),
+            "path",
+            "InvalidChartName",
+            &["contains .."],
+        ),
+        (
+            json!({ "reconcileStrategy": "Always" }),
+            "reconcileStrategy",
+            "InvalidVersion",
+            &["Always", "expected Revision or ChartVersion"],
+        ),
+        (
+            json!({ "secretRef": { "name": "My Secret" } }),
+            "secretRef.name",
+            "InvalidName",
+            &["My Secret"],
+        ),
+        (
+            json!({ "secretRef": {} }),
+            "secretRef.name",
+            "InvalidName",
+            &["Required value"],
+        ),
+    ] {
+        let path = format!("spec.chartSource.git.{field}");
+        table.spec(&spec(git, json!({})), &path, reason, words);
+    }
+    for (over, path, reason, word) in [
+        (
+            json!({ "helm": { "repo": "https://charts.example.com" } }),
+            "spec.helm.repo",
+            "RepoForbidden",
+            "remove repo",
+        ),
+        (
+            json!({ "helm": { "chart": "web" } }),
+            "spec.helm.chart",
+            "ChartForbidden",
+            "spec.chartSource.git.path",
+        ),
+        (
+            json!({ "helm": { "version": "1.x" } }),
+            "spec.helm.version",
+            "VersionForbidden",
+            "Chart.yaml",
+        ),
+        (
+            json!({ "targets": [{ "helm": { "version": "1.x" } }] }),
+            "spec.targets[0].helm.version",
+            "VersionForbidden",
+            "Chart.yaml",
+        ),
+        (
+            json!({ "helmSecretName": "access" }),
+            "spec.helmSecretName",
+            "VersionForbidden",
+            "secretRef",
+        ),
+        (
+            json!({ "semverFilter": "-rc" }),
+            "spec.semverFilter",
+            "VersionForbidden",
+            "ref.semver",
+        ),
+        (
+            json!({ "onDigestChange": "Follow" }),
+            "spec.onDigestChange",
+            "VersionForbidden",
+            "reconcileStrategy",
+        ),
+        (
+            json!({ "minAge": "72h" }),
+            "spec.minAge",
+            "VersionForbidden",
+            "72h",
+        ),
+        (
+            json!({ "chartSource": { "deliver": "Direct" } }),
+            "spec.chartSource.deliver",
+            "InvalidDelivery",
+            "use Content",
+        ),
+    ] {
+        table.spec(&spec(json!({}), over), path, reason, &[word]);
     }
 }
 
@@ -506,7 +642,7 @@ fn charts(table: &mut Table) {
         "ssh://git@h/charts",
         "git+https://h/charts",
     ] {
-        repo(git, &["the address of a git repository", "GitRepo"]);
+        repo(git, &["the address of a Git repository", "spec.chartSource.git.url"]);
     }
     let range = json!({ "repo": REPO, "chart": "web", "version": ">1.2.3 <1.0.0" });
     rejected(

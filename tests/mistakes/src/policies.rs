@@ -11,6 +11,7 @@ pub fn add(table: &mut Table) {
     for (group, add) in [
         ("names and patterns", names_and_patterns as fn(&mut Table)),
         ("archives and registries", archives_and_registries),
+        ("Git", git),
         ("targets", targets),
         ("required accounts", required_accounts),
         ("all violations", all_violations),
@@ -118,6 +119,65 @@ fn names_and_patterns(table: &mut Table) {
         (content, json!({ "chartSource": { "deliver": "Content" } }), &[]),
     ] {
         table.denied(fields, over, expected);
+    }
+}
+
+fn git(table: &mut Table) {
+    let repos =
+        json!({ "helmOp": { "allowedHelmRepoPatterns": [r"git\+https://h/team/.*", "https://h/.*"] } });
+    let charts = json!({ "helmOp": { "allowedChartPatterns": ["charts/.*"] } });
+    let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["a"], "defaultHelmSecretName": "a" } });
+    let direct = json!({ "helmOp": { "allowedDelivery": ["Direct"] } });
+    let git = |git: Value| json!({ "helm": null, "chartSource": { "git": git } });
+    for (fields, over, expected) in [
+        (&repos, git(json!({ "url": "https://h/team/n.git" })), None),
+        // A pattern for Helm repositories allows no Git repository.
+        (
+            &repos,
+            git(json!({ "url": "https://h/other/n.git" })),
+            Some((
+                "spec.chartSource.git.url",
+                "disallowed helm repo git+https://h/other",
+            )),
+        ),
+        (
+            &repos,
+            git(json!({ "url": "git@h:team/n.git" })),
+            Some((
+                "spec.chartSource.git.url",
+                "disallowed helm repo git+ssh://h/team/n.git",
+            )),
+        ),
+        (
+            &charts,
+            git(json!({ "url": "https://h/n", "path": "charts/web" })),
+            None,
+        ),
+        (
+            &charts,
+            git(json!({ "url": "https://h/n", "path": "web" })),
+            Some(("spec.chartSource.git.path", "disallowed helm chart web")),
+        ),
+        (
+            &secrets,
+            git(json!({ "url": "https://h/n", "secretRef": { "name": "b" } })),
+            Some((
+                "spec.chartSource.git.secretRef.name",
+                "disallowed helmSecretName b",
+            )),
+        ),
+        // The default is for repositories and registries.
+        (&secrets, git(json!({ "url": "https://h/n" })), None),
+        (
+            &direct,
+            git(json!({ "url": "https://h/n" })),
+            Some((
+                "spec.chartSource.deliver",
+                "disallowed chartSource.deliver Content",
+            )),
+        ),
+    ] {
+        table.denied(fields.clone(), over, expected.as_slice());
     }
 }
 

@@ -11,11 +11,11 @@ pub use alert::{Alert, AlertSpec, AlertStatus, EventSource, Grouping, ReportedOb
 pub use alert_provider::{AlertProvider, AlertProviderSpec, AlertProviderStatus};
 pub use receiver::{Push, Receiver, ReceiverResource, ReceiverSpec, ReceiverStatus};
 
-use super::wire_struct::wire;
+use super::{unknown_fields::UnknownFields, wire_struct::wire};
 
 wire! {
     /// The name of an object in the same namespace.
-    pub struct LocalReference {
+    pub struct LocalReference: [unknown: UnknownFields] {
         /// Name of the object.
         "name" => name: String,
     }

@@ -18,6 +18,8 @@ const OBSERVED: &str = "tools that follow kstatus need the generation of a condi
 const ROLLOUT: &str = "what helmops adds: rollouts that wait between partitions, and stop after failures";
 const RESOLUTION: &str = "what helmops adds: how the chart of a HelmOp is resolved";
 const DELIVERY: &str = "what helmops adds: charts that travel through the management cluster";
+const SOURCE: &str =
+    "what helmops adds: charts in Git, and charts that travel through the management cluster";
 const PASSED_ON: &str =
     "passed on to the pods of the agent as it is, and checked by the API server of its cluster";
 
@@ -86,7 +88,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
         "the version of the agent of helmops",
     ),
     ("HelmOp spec.caBundle: - string", "the CA needs no Secret"),
-    ("HelmOp spec.chartSource: - object", DELIVERY),
+    ("HelmOp spec.chartSource: - object", SOURCE),
     ("Policy helmOp.allowedDelivery: - []string", DELIVERY),
     ("HelmOp spec.minAge: - string", RESOLUTION),
     ("HelmOp spec.onDigestChange: - string", RESOLUTION),

@@ -2,7 +2,7 @@
 
 use go_formats::regexp::compile;
 use helm_index::{VersionFilter, VersionRequest};
-use helmops_api::HelmOptions;
+use helmops_api::{HelmOpSpec, HelmOptions};
 use helmops_model::{
     chart::{
         delivery::Delivery,
@@ -71,15 +71,22 @@ pub fn check_digest_policy(errors: &mut FieldErrors, path: &Path<'_>, text: &str
 pub fn check_delivery<'r>(
     errors: &mut FieldErrors,
     chart_source: &Path<'_>,
-    text: &str,
+    spec: &HelmOpSpec,
     mut charts: impl Iterator<Item = &'r ChartRequest<'r>>,
 ) -> Delivery {
-    let path = chart_source.field("deliver");
+    let (path, text) = (chart_source.field("deliver"), spec.deliver());
+    if spec.git().is_some() && matches!(text, "" | "Content") {
+        return Delivery::Content;
+    }
     let Some(delivery) = Delivery::parse(text) else {
         let detail = "expected Direct or Content; with Direct agents download the chart, with Content they read it from the management cluster";
         errors.invalid(&path, Reason::InvalidDelivery, text, detail);
         return Delivery::default();
     };
+    if spec.git().is_some() {
+        let detail = "agents fetch nothing from a Git repository (spec.chartSource.git); use Content, or remove deliver";
+        errors.invalid(&path, Reason::InvalidDelivery, text, detail);
+    }
     let is_archive = |chart: &ChartRequest<'_>| matches!(chart.source(), ChartSource::Archive { .. });
     if delivery == Delivery::Content
         && let Some(archive) = charts.find(|chart| is_archive(chart))
@@ -189,6 +196,7 @@ impl<'a> ChartFields<'a> {
         ChartRequest {
             repo,
             chart,
+            git: None,
             version,
             on_digest_change: None,
         }
@@ -306,7 +314,9 @@ fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>)
     let (field, text, problem) = match source {
         ChartSource::Archive { url } => ("chart", url, url_problem(url, &["https", "http", "oci"])),
         ChartSource::Oci { repo } => ("repo", repo, url_problem(repo, &["oci"])),
-        ChartSource::Repository { repo, .. } => ("repo", repo, url_problem(repo, &["https", "http"])),
+        ChartSource::Repository { repo, .. } | ChartSource::Git { repo, .. } => {
+            ("repo", repo, url_problem(repo, &["https", "http"]))
+        }
     };
     let Some(detail) = problem else {
         return;
@@ -321,8 +331,8 @@ fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>)
 
 /// What is wrong with a URL. An empty one is reported as another error.
 fn url_problem(text: &str, schemes: &[&str]) -> Option<String> {
-    const GIT: &str = "the address of a git repository; a HelmOp deploys a chart from a Helm repository or an OCI registry, and a \
-                       GitRepo of Fleet deploys one from git";
+    const GIT: &str = "the address of a Git repository; name it in spec.chartSource.git.url, and the folder of the chart in \
+                       spec.chartSource.git.path, in place of repo, chart and version";
     match Url::parse(text) {
         _ if text.is_empty() => None,
         _ if text.trim() != text => Some("begins or ends with whitespace; remove it".to_owned()),

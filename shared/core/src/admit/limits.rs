@@ -12,7 +12,7 @@ use std::{
 };
 
 use helmops_api::{
-    BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions,
+    BundleDeploymentOptions, GitSource, HelmOp, HelmOpSpec, HelmOptions,
     diff::DiffOptions,
     helm::{KeySelector, ValuesFrom},
     limits,
@@ -117,6 +117,9 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     ] {
         length(errors, &root.field(field), text, limit);
     }
+    if let Some(git) = spec.git() {
+        check_git(errors, &root.field("chartSource.git"), git);
+    }
     entries(
         errors,
         &root.field("labels"),
@@ -169,6 +172,27 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
             duration(errors, &path.field("timeout"), gate.timeout.as_deref());
         }
         check_criteria(errors, &path, &partition.criteria);
+    }
+}
+
+fn check_git(errors: &mut FieldErrors, path: &Path<'_>, git: &GitSource) {
+    let secret = git.secret_ref.as_ref().map_or("", |reference| &reference.name);
+    for (field, text, limit) in [
+        ("url", git.url.as_str(), limits::URL),
+        ("path", &git.path, limits::PATH),
+        ("reconcileStrategy", &git.reconcile_strategy, limits::NAME),
+        ("secretRef.name", secret, limits::NAME),
+    ] {
+        length(errors, &path.field(field), text, limit);
+    }
+    let Some(reference) = &git.reference else { return };
+    for (field, text, limit) in [
+        ("branch", &reference.branch, limits::NAME),
+        ("tag", &reference.tag, limits::NAME),
+        ("semver", &reference.semver, limits::VERSION),
+        ("commit", &reference.commit, limits::NAME),
+    ] {
+        length(errors, &path.field("ref").field(field), text, limit);
     }
 }
 

@@ -9,6 +9,7 @@ mod chart;
 pub mod cycle;
 pub mod default;
 mod depth;
+mod git;
 mod lifecycle;
 mod limits;
 pub mod nulls;
@@ -17,9 +18,13 @@ mod rollout;
 pub(crate) mod templates;
 pub(crate) mod warning;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use helmops_api::{HelmOp, HelmOptions, target::BundleRef};
+use helm_index::VersionRequest;
+use helmops_api::{GitSource, HelmOp, HelmOptions, target::BundleRef};
 use helmops_model::{
     chart::{delivery::Delivery, request::ChartRequest},
     deployment_state::DeploymentState,
@@ -79,8 +84,7 @@ impl<'a> TryFrom<&'a HelmOp> for ValidHelmOp<'a> {
         let requests = chart
             .iter()
             .flat_map(|(_, main, targets)| std::iter::once(main).chain(targets.iter().flatten()));
-        let delivery =
-            chart::check_delivery(&mut errors, &root.field("chartSource"), spec.deliver(), requests);
+        let delivery = chart::check_delivery(&mut errors, &root.field("chartSource"), spec, requests);
         let secret = root.field("helmSecretName");
         options::check_name(&mut errors, &secret, &spec.helm_secret_name, names::subdomain);
         ca_bundle::check(&mut errors, &root.field("caBundle"), &spec.ca_bundle);
@@ -154,6 +158,9 @@ type Charts<'a> = (&'a HelmOptions, ChartRequest<'a>, Vec<Option<ChartRequest<'a
 
 /// The requested charts; `None` if any of them is invalid.
 fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmOp) -> Option<Charts<'a>> {
+    if let Some(source) = helmop.spec.git() {
+        return check_git(errors, root, helmop, source);
+    }
     let path = root.field("helm");
     let Some(helm) = &helmop.spec.bundle.options.helm else {
         errors.required(
@@ -192,6 +199,29 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
         Some(request) => request.map(|request| Some(completed(request))),
     });
     Some((helm, completed(main?), targets.collect::<Option<_>>()?))
+}
+
+/// The chart of a Git repository, which is that of all targets.
+fn check_git<'a>(
+    errors: &mut FieldErrors,
+    root: &Path<'_>,
+    helmop: &'a HelmOp,
+    source: &GitSource,
+) -> Option<Charts<'a>> {
+    static NONE: LazyLock<HelmOptions> = LazyLock::new(HelmOptions::default);
+    git::check_others(errors, root, &helmop.spec);
+    let path = root.field("chartSource");
+    let request = git::check(errors, &path.field("git"), source);
+    let bundle = &helmop.spec.bundle;
+    let chart = ChartRequest {
+        repo: "",
+        chart: "",
+        git: Some(Arc::new(request?)),
+        version: VersionRequest::parse("").ok()?,
+        on_digest_change: None,
+    };
+    let targets = bundle.targets.iter().map(|_| None).collect();
+    Some((bundle.options.helm.as_ref().unwrap_or(&NONE), chart, targets))
 }
 
 /// Targets, restrictions, dependencies and rollout.

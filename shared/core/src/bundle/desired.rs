@@ -22,7 +22,12 @@ pub fn spec(
     ca_bundle: &str,
 ) -> Result<BundleSpec, MissingVersion> {
     let mut spec = valid.helmop.spec.bundle.clone();
-    if let Some(helm) = &mut spec.options.helm {
+    if let Some(git) = &valid.chart.git {
+        let helm = spec.options.helm.get_or_insert_default();
+        helm.repo.clone_from(&git.repo);
+        git.chart.path.as_str().clone_into(&mut helm.chart);
+        helm.version = version(charts.main())?;
+    } else if let Some(helm) = &mut spec.options.helm {
         helm.version = version(charts.main())?;
         helm.repo = with_lowercase_scheme(&helm.repo);
     }

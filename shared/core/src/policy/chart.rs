@@ -13,10 +13,13 @@ use helmops_model::chart::{
 };
 use url::{ParseError, Url};
 
+/// What the URL of a Git repository begins with.
+const GIT: &str = "git+";
+
 /// A text that identifies the origin of a chart, or the chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicySubject<'a> {
-    /// The field of the `helm` block that contains it.
+    /// The field that contains it: of the `helm` block, or of `chartSource.git`.
     pub field: &'static str,
     /// The text as written there.
     pub text: &'a str,
@@ -57,6 +60,11 @@ pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
             text: repo,
             candidates: location(repo),
         },
+        ChartSource::Git { repo, .. } => PolicySubject {
+            field: "url",
+            text: repo,
+            candidates: git(repo),
+        },
     }
 }
 
@@ -84,7 +92,34 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
             text: chart,
             candidates: Ok(vec![chart.into()]),
         },
+        ChartSource::Git { path, .. } => PolicySubject {
+            field: "path",
+            text: path,
+            candidates: Ok(vec![path.into()]),
+        },
     }
+}
+
+/// The repository as records have it: its URL is compared as that of a Helm repository, but with `git+` before it, so that a pattern for
+/// Helm repositories allows no Git repository.
+fn git(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
+    let url = repo.strip_prefix(GIT).unwrap_or(repo);
+    if let Some((_, path)) = url
+        .strip_prefix("ssh://")
+        .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
+    {
+        return if path.split('/').any(is_dot_segment) {
+            Err(DOT_SEGMENT.to_owned())
+        } else {
+            Ok(vec![repo.into()])
+        };
+    }
+    let prefixed = |text: &str| format!("{GIT}{text}");
+    let candidates = location(url)?.into_iter().map(|candidate| Candidate {
+        text: prefixed(&candidate.text).into(),
+        with_slashes: candidate.with_slashes.as_deref().map(prefixed),
+    });
+    Ok(candidates.collect())
 }
 
 fn archive(url: &str) -> PolicySubject<'_> {
@@ -196,9 +231,7 @@ fn check_path(written: &str, url: &Url) -> Result<(), String> {
     // Some decoders accept overlong encodings of a slash or a dot, which are not valid UTF-8.
     let decoded = str::from_utf8(&decoded).map_err(|_| "its decoded path is not valid UTF-8".to_owned())?;
     if decoded.split('/').any(is_dot_segment) {
-        let problem =
-            "its path contains . or .. as a folder, which leads to another path; write the intended path";
-        return Err(problem.to_owned());
+        return Err(DOT_SEGMENT.to_owned());
     }
     let is_root = decoded.is_empty() && url.path() == "/";
     if !is_root && percent_decode(url.path())? != decoded.as_bytes() {
@@ -253,6 +286,9 @@ fn hex([high, low]: [u8; 2]) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
+const DOT_SEGMENT: &str =
+    "its path contains . or .. as a folder, which leads to another path; write the intended path";
+
 const STRAY_PERCENT: &str = "its path contains a % that is not followed by two hexadecimal digits";
 
 #[cfg(test)]
@@ -267,6 +303,18 @@ mod tests {
     #[test]
     fn each_form_has_an_origin_and_a_chart() {
         for (repo, name, origins, charts) in [
+            (
+                "git+https://h/g/n.git",
+                "charts/web",
+                &["git+https://h/g/n.git"][..],
+                &["charts/web"][..],
+            ),
+            (
+                "git+ssh://h:443/g/n.git",
+                "web",
+                &["git+ssh://h:443/g/n.git"],
+                &["web"],
+            ),
             ("https://h/stable", "web", &["https://h/stable"][..], &["web"][..]),
             (
                 "",
@@ -336,6 +384,8 @@ mod tests {
             "https://h/100%",
             "https://h/%zz",
             // Hosts that are decoded, or invalid.
+            "git+ssh://h/tenant-a/../tenant-b",
+            "git+https://h/tenant-a/..%2ftenant-b",
             "https://elsewhere.example.com%2f.corp.example/",
             "https://elsewhere%2eexample.com/",
             "https:///elsewhere.example.com/",

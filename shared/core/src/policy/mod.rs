@@ -15,10 +15,10 @@
 //!
 //! # What is compared
 //!
-//! | field of the Policy | a chart of a repository | a chart in a registry | a chart archive |
-//! |---|---|---|---|
-//! | `helmOp.allowedHelmRepoPatterns` | `repo` | `repo`, the whole reference | `chart`, the whole URL |
-//! | `helmOp.allowedChartPatterns` | `chart`, the name | `repo`, or the name of the chart at its end | `chart`, the whole URL |
+//! | field of the Policy | a chart of a repository | a chart in a registry | a chart archive | a chart in Git |
+//! |---|---|---|---|---|
+//! | `helmOp.allowedHelmRepoPatterns` | `repo` | `repo`, the whole reference | `chart`, the whole URL | `git+` and the URL |
+//! | `helmOp.allowedChartPatterns` | `chart`, the name | `repo`, or the name of the chart at its end | `chart`, the whole URL | `path` |
 //!
 //! - So a pattern for repositories that also allows archives must match the file in the folder:
 //!   `https://charts\.example\.com/stable(/.*)?`.
@@ -29,6 +29,7 @@
 //!   be listed literally. A URL with an encoded slash in its path must be allowed both as written and with the slash decoded,
 //!   or be listed literally.
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
+//! - The Secret for a Git repository is compared like `helmSecretName`, whose default it does not get.
 //! - The URL of a gate is compared like a repository, and its Secret like `helmSecretName`.
 //! - `chartSource.deliver` is compared with `helmOp.allowedDelivery`; a HelmOp without it has `Direct`.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`), and so have the namespaces in
@@ -199,7 +200,12 @@ impl Policies {
         let account = self
             .service_accounts
             .default_for(&helmop.spec.bundle.options.service_account);
-        let secret = self.helm_secrets.default_for(&helmop.spec.helm_secret_name);
+        // It is for repositories and registries, and would be copied to the clusters.
+        let is_of_git = helmop.spec.git().is_some();
+        let secret = self
+            .helm_secrets
+            .default_for(&helmop.spec.helm_secret_name)
+            .filter(|_| !is_of_git);
         if account.is_none() && secret.is_none() {
             return Cow::Borrowed(helmop);
         }
@@ -237,7 +243,17 @@ impl Policies {
         check_name(&mut errors, &root, &self.delivery, valid.delivery.as_str());
         self.check_gates(&mut errors, &root, spec.bundle.rollout_strategy.as_ref());
         let main = valid.chart.source();
-        self.check_chart(&mut errors, &root.field("helm"), main, None);
+        if let Some(git) = &valid.chart.git {
+            let source = root.field("chartSource");
+            let source = source.field("git");
+            self.check_chart(&mut errors, &source, main, None);
+            if let Err(detail) = self.helm_secrets.check(&git.secret) {
+                let reference = source.field("secretRef");
+                errors.forbidden(&reference.field("name"), REASON, &git.secret, detail);
+            }
+        } else {
+            self.check_chart(&mut errors, &root.field("helm"), main, None);
+        }
         let targets = root.field("targets");
         for (index, target) in spec.bundle.targets.iter().enumerate() {
             let own = valid.targets.get(index).and_then(Option::as_ref);

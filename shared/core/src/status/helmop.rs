@@ -2,6 +2,7 @@
 
 use helmops_api::{HelmOp, HelmOpStatus, ResolvedChart};
 use helmops_model::{
+    chart::source::ChartSource,
     condition::{self, ConditionState, ConditionType},
     reason::Reason,
 };
@@ -61,6 +62,14 @@ fn digest_changed(resolved: &[ResolvedChart]) -> Option<ConditionState> {
     } else {
         &first.url
     };
+    if let ChartSource::Git { path, .. } = ChartSource::of(&first.repo, &first.chart) {
+        let message = format!(
+            "chart {path:?} of {} has changed, but its Chart.yaml still has version {}, so what is deployed stays; raise the version, or set \
+             spec.chartSource.git.reconcileStrategy: Revision to deploy each change{more}",
+            first.repo, first.version
+        );
+        return Some(ConditionState::TrueWithMessage(Reason::DigestChanged, message));
+    }
     let message = format!(
         "{name}, version {}, was published again with the digest {}, but {} stays deployed; set spec.onDigestChange: Follow to deploy it, or \
          publish it under a new version{more}",

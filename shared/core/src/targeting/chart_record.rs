@@ -176,6 +176,7 @@ impl<'o> Chart<'o> {
             ChartSource::Archive { .. } => return None,
             ChartSource::Oci { repo } => (repo, ""),
             ChartSource::Repository { repo, chart } => (repo, chart),
+            ChartSource::Git { repo, path } => (repo, path),
         };
         Some(Self {
             repo: url::identity(repo),

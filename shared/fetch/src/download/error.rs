@@ -6,7 +6,10 @@ use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 
-use crate::{http::FetchError, oci::RegistryError, repository::RepositoryError, secret::SecretError};
+use crate::{
+    git::GitChartError, http::FetchError, oci::RegistryError, repository::RepositoryError,
+    secret::SecretError,
+};
 
 /// Why a chart could not be downloaded.
 #[derive(Debug, Error)]
@@ -28,6 +31,18 @@ pub enum DownloadError {
     /// The registry could not be read, or lacks the version.
     #[error(transparent)]
     Registry(RegistryError),
+    /// The Git repository could not be read, or lacks the chart.
+    #[error(transparent)]
+    Git(GitChartError),
+    /// The chart is in a Git repository, of which no agent reads anything.
+    #[error(
+        "the chart is in the Git repository {repo}, which only the controller reads: it is deployed with the content that the controller \
+         stores, and the Bundle has none; deploy it with a HelmOp (spec.chartSource.git)"
+    )]
+    NotDelivered {
+        /// The repository, without credentials.
+        repo: String,
+    },
     /// The archive could not be fetched.
     #[error(transparent)]
     Fetch(FetchError),
@@ -127,6 +142,8 @@ impl ClassifiedError for DownloadError {
             Self::Version { .. } => classified(Reason::InvalidVersion, Class::Permanent),
             Self::Repository(error) => error.classify(),
             Self::Registry(error) => error.classify(),
+            Self::Git(error) => error.classify(),
+            Self::NotDelivered { .. } => classified(Reason::InvalidURL, Class::Absent),
             Self::Fetch(error) => error.kind.classify(),
             Self::EntryUrl { .. } => classified(Reason::InvalidIndex, Class::Absent),
             Self::Deleted { .. } => classified(Reason::NoMatchingVersion, Class::Absent),

@@ -20,7 +20,7 @@ use std::{
 };
 
 use helm_index::VersionRequest;
-use helmops_model::chart::source::ChartSource;
+use helmops_model::chart::{source::ChartSource, url};
 
 pub use self::error::{DigestMismatch, DownloadError, Origin};
 pub use self::registry::Pull;
@@ -109,6 +109,9 @@ pub async fn download<W: Write + Send + 'static>(
         since,
     };
     match chart.source {
+        ChartSource::Git { repo, .. } => Err(DownloadError::NotDelivered {
+            repo: url::redacted(repo),
+        }),
         ChartSource::Archive { url } => archive::at_url(sources.http, access, url, chart, output).await,
         ChartSource::Oci { repo } => {
             let version = version(&chart)?;

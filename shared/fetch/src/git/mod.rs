@@ -16,17 +16,17 @@ mod references;
 mod source;
 mod ssh;
 mod trees;
+mod version;
 
 use std::{sync::Arc, time::Instant};
 
-use helmops_fair::{ByteBudget, deadline::bounded};
+use helmops_fair::ByteBudget;
 use helmops_git::{
-    Limits, Location, ObjectId, Pack, Reference, Selected,
+    GitChart, Limits, Location, ObjectId, Pack, Reference, Selected,
     chart::{ChartPath, Content, PackedChart, Strategy},
     wire::{Advertisement, Capabilities, FetchRequest, ReferenceQuery, References},
 };
 use helmops_runtime::compute::Compute;
-use kube::Client;
 use reqwest::Url;
 
 pub use self::{
@@ -42,14 +42,12 @@ use self::{
     trees::{TreePack, TreesKey},
 };
 use super::{
-    Resolver, TIME_LIMIT,
-    access::{self, Access},
+    access::Access,
     bounds::ReadMemory,
     cache::{Cache, CacheSettings, Sizes},
     http::HttpClient,
     metrics::FetchMetrics,
     permits::RequestPermit,
-    secret::{AccessSource, Server},
 };
 
 /// Git repositories, and what is cached of them.
@@ -63,19 +61,6 @@ pub struct GitRepositories {
     budget: ByteBudget,
     /// The permits for reading packs and packing charts.
     pub compute: Compute,
-}
-
-/// A repository and what of it is deployed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GitChart {
-    /// Where the repository is.
-    pub location: Location,
-    /// Which commit is meant.
-    pub reference: Reference,
-    /// The folder of the chart.
-    pub path: ChartPath,
-    /// Which version the packed chart has.
-    pub strategy: Strategy,
 }
 
 /// What a poll has found.
@@ -107,31 +92,6 @@ pub struct GitQuery<'a> {
     pub since: Instant,
     /// Maximum size of the archive, in bytes.
     pub archive: usize,
-}
-
-impl Resolver {
-    /// Polls for a chart in a Git repository, with the credentials and the trust of a Secret. The caller holds a permit of
-    /// [`Self::acquire_permit`], as for other resolutions.
-    ///
-    /// # Errors
-    /// If the Secret cannot be used, the repository cannot be read, or it has no such commit or chart.
-    pub async fn poll_git(
-        &self,
-        client: &Client,
-        source: AccessSource<'_>,
-        chart: &GitChart,
-        query: GitQuery<'_>,
-    ) -> Result<GitPoll, GitChartError> {
-        let (mut access, _memory) = self.access_to(client, source, Server::Git).await?;
-        if let Location::Http(url) = &chart.location {
-            access.origin = access::repository_origin(url.as_str(), false);
-        }
-        let poll = Box::pin(self.git.poll(&self.http, &access, chart, query));
-        let polled = bounded(TIME_LIMIT, poll).await;
-        polled
-            .unwrap_or(Err(GitError::Deadline))
-            .map_err(GitChartError::Git)
-    }
 }
 
 impl GitRepositories {

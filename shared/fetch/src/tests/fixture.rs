@@ -8,6 +8,7 @@ use std::{
 };
 
 use helm_index::{ChartFilter, Outlook, VersionRequest};
+use helmops_git::GitChart;
 use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource},
     reason::Reason,
@@ -29,7 +30,7 @@ use crate::{
     bounds::MemoryBounds,
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Pull, Sources, download},
-    git::{GitChart, GitError, GitPoll, GitQuery, GitRepositories, KnownChart},
+    git::{GitError, GitPoll, GitQuery, GitRepositories, KnownChart},
     http::{Addresses, Connection, FetchErrorKind, HttpClient, Limits, Timeouts, TlsConfig},
     login::Login,
     metrics::FetchMetrics,
@@ -263,7 +264,7 @@ impl TestResolver {
         let chart = ChartDownload {
             source,
             version: match source {
-                ChartSource::Archive { .. } => "",
+                ChartSource::Archive { .. } | ChartSource::Git { .. } => "",
                 ChartSource::Oci { .. } | ChartSource::Repository { .. } => "1.0.0",
             },
             is_resolved: false,

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use helmops_git::{
-    Location, Reference, ReferenceFields,
+    GitChart, Location, Reference, ReferenceFields,
     chart::{ChartPath, PackedChart, Strategy},
     testing::{Repository, Server as GitServer},
 };
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     access::Access,
     bounds::MemoryBounds,
-    git::{GitChart, GitError, GitPoll, KnownChart},
+    git::{GitError, GitPoll, KnownChart},
 };
 
 const GREETING: &str = "GET /g/n.git/info/refs?service=git-upload-pack";

@@ -25,11 +25,31 @@ const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// Which version the packed chart has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// That of its `Chart.yaml`.
-    #[default]
-    ChartVersion,
     /// That of its `Chart.yaml`, with the start of the digest of its content as build metadata.
+    #[default]
     Revision,
+    /// That of its `Chart.yaml`.
+    ChartVersion,
+}
+
+impl Strategy {
+    /// The text in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Revision => "Revision",
+            Self::ChartVersion => "ChartVersion",
+        }
+    }
+
+    /// Parses the text in the API, which may be empty; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::default());
+        }
+        [Self::Revision, Self::ChartVersion]
+            .into_iter()
+            .find(|one| one.as_str() == text)
+    }
 }
 
 /// A packed chart.

@@ -1,6 +1,6 @@
 //! What a chart consists of, by the hashes that Git has: whether a commit has changed it follows from its folders alone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use bounded_text::hex;
 use ring::digest::{Context, SHA256};
@@ -43,6 +43,20 @@ impl Content {
         Ok(true)
     }
 
+    /// Reads what [`fmt::Display`] writes; `None` for any other text, and if a path has a space.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let tree = ObjectId::from_hex(parts.next()?)?;
+        let local = parts.map(|part| {
+            let (tree, path) = part.split_once(':')?;
+            Some((ChartPath::parse(path).ok()?, ObjectId::from_hex(tree)?))
+        });
+        Some(Self {
+            tree,
+            local: local.collect::<Option<_>>()?,
+        })
+    }
+
     /// A digest of all hashes, in hexadecimal digits.
     pub fn digest(&self) -> String {
         let mut digest = Context::new(&SHA256);
@@ -57,5 +71,48 @@ impl Content {
     /// The start of the digest, for a version.
     pub fn short_digest(&self) -> String {
         self.digest().chars().take(SHORT).collect()
+    }
+}
+
+/// The hash of its folder, and after a space each, those of the folders that it includes, with a colon and the path.
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.tree)?;
+        for (path, tree) in &self.local {
+            write!(f, " {tree}:{}", path.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: char) -> ObjectId {
+        ObjectId::from_hex(&String::from(digit).repeat(40)).unwrap()
+    }
+
+    #[test]
+    fn a_recorded_content_is_read_again() {
+        let path = |text| ChartPath::parse(text).unwrap();
+        let alone = Content {
+            tree: id('a'),
+            local: BTreeMap::new(),
+        };
+        assert_eq!(alone.to_string(), "a".repeat(40));
+        let local = BTreeMap::from([(path("lib/b"), id('b')), (path("lib/c"), id('c'))]);
+        let with_others = Content {
+            local,
+            ..alone.clone()
+        };
+        for content in [alone.clone(), with_others] {
+            assert_eq!(Content::parse(&content.to_string()), Some(content));
+        }
+        let local = BTreeMap::from([(path("a b"), id('b'))]);
+        let with_space = Content { local, ..alone };
+        for other in ["", "x", "sha256:0", &with_space.to_string()] {
+            assert_eq!(Content::parse(other), None, "{other}");
+        }
     }
 }

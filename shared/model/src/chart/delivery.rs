@@ -46,6 +46,7 @@ pub fn content_folder(source: ChartSource<'_>) -> &str {
             let repository = Reference::parse(repo).map_or("", |reference| reference.repository);
             repository.rsplit_once('/').map_or(repository, |(_, name)| name)
         }
+        ChartSource::Git { path, .. } => path.rsplit_once('/').map_or(path, |(_, name)| name),
         ChartSource::Archive { .. } => "",
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -82,6 +83,8 @@ mod tests {
             ("oci://h/charts/web:1.2.3", "", "web"),
             ("oci://h", "", "chart"),
             ("", "https://h/web-1.2.3.tgz", "chart"),
+            ("git+https://h/n.git", "charts/web", "web"),
+            ("git+https://h/n.git", "", "chart"),
         ] {
             assert_eq!(
                 content_folder(ChartSource::of(repo, chart)),

@@ -1,6 +1,9 @@
 //! What a HelmOp requests: a chart, and a version or a range of versions.
 
+use std::sync::Arc;
+
 use helm_index::{VersionRequest, is_strict_version, tags};
+use helmops_git::GitChart;
 
 use super::{registry::reference::Reference, source::ChartSource};
 
@@ -9,13 +12,26 @@ pub const fn or_inherited<'a>(own: &'a str, main: &'a str) -> &'a str {
     if own.is_empty() { main } else { own }
 }
 
+/// A chart in a Git repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitRequest {
+    /// The repository, as records have it.
+    pub repo: String,
+    /// The name of the Secret with the access; empty for none.
+    pub secret: String,
+    /// Which chart of it is requested.
+    pub chart: GitChart,
+}
+
 /// A chart and the versions of it that satisfy the request.
 #[derive(Clone, Debug)]
 pub struct ChartRequest<'a> {
-    /// URL of the repository, or reference in a registry; empty for an archive.
+    /// URL of the repository, or reference in a registry; empty for an archive, and for a chart in a Git repository.
     pub repo: &'a str,
-    /// Name of the chart, or URL of an archive.
+    /// Name of the chart, or URL of an archive; empty for a chart in a Git repository.
     pub chart: &'a str,
+    /// The chart in a Git repository, if it is in one: then nothing else chooses it.
+    pub git: Option<Arc<GitRequest>>,
     /// Which versions satisfy the request.
     pub version: VersionRequest<'a>,
     /// What happens when the version or the tag is published again; `None` for the default.
@@ -48,19 +64,31 @@ impl OnDigestChange {
     }
 }
 
-impl<'a> ChartRequest<'a> {
+impl ChartRequest<'_> {
     /// Where the chart comes from.
-    pub fn source(&self) -> ChartSource<'a> {
-        ChartSource::of(self.repo, self.chart)
+    pub fn source(&self) -> ChartSource<'_> {
+        match &self.git {
+            Some(git) => ChartSource::Git {
+                repo: &git.repo,
+                path: git.chart.path.as_str(),
+            },
+            None => ChartSource::of(self.repo, self.chart),
+        }
     }
 
     /// Whether a newer version can appear later; see [`is_floating`].
     pub fn is_floating(&self) -> bool {
+        if let Some(git) = &self.git {
+            return git.chart.is_moving();
+        }
         is_floating(self.repo, self.chart, self.version.text())
     }
 
     /// Whether a poll can find something else than what is recorded; see [`is_polled`].
     pub fn is_polled(&self) -> bool {
+        if let Some(git) = &self.git {
+            return git.chart.is_moving();
+        }
         let names = (self.repo, self.chart, self.version.text());
         is_polled(names, self.on_digest_change)
     }
@@ -84,7 +112,8 @@ impl<'a> ChartRequest<'a> {
 pub fn is_polled((repo, chart, version): (&str, &str, &str), policy: Option<OnDigestChange>) -> bool {
     let source = ChartSource::of(repo, chart);
     let can_move = match source {
-        ChartSource::Archive { .. } => false,
+        // Of a Git repository, the reference in the request decides.
+        ChartSource::Archive { .. } | ChartSource::Git { .. } => false,
         ChartSource::Repository { .. } => true,
         ChartSource::Oci { repo } => Reference::parse(repo).is_ok_and(|reference| reference.digest.is_none()),
     };
@@ -105,7 +134,7 @@ fn names_moving_tag(source: ChartSource<'_>) -> bool {
 /// the reference to a registry names a tag or a digest.
 pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
     let has_versions = match ChartSource::of(repo, chart) {
-        ChartSource::Archive { .. } => false,
+        ChartSource::Archive { .. } | ChartSource::Git { .. } => false,
         ChartSource::Repository { .. } => true,
         ChartSource::Oci { repo } => Reference::parse(repo)
             .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
@@ -139,6 +168,7 @@ mod tests {
             let request = |on_digest_change| ChartRequest {
                 repo,
                 chart,
+                git: None,
                 version: VersionRequest::parse(version).unwrap(),
                 on_digest_change,
             };

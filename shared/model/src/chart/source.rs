@@ -1,4 +1,7 @@
-//! Where a chart comes from: the three forms of `repo` and `chart`.
+//! Where a chart comes from: the forms of `repo` and `chart`.
+
+/// What the URL of a Git repository begins with, in records and Bundles.
+const GIT: &str = "git+";
 
 /// The source of a chart, by form alone: its URL is not validated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +22,13 @@ pub enum ChartSource<'a> {
         repo: &'a str,
         /// Name of the chart.
         chart: &'a str,
+    },
+    /// A chart in a Git repository. A HelmOp names it in `spec.chartSource.git`; its records and its Bundle have it in `repo` and `chart`.
+    Git {
+        /// The repository, as [`Location::identity`](helmops_git::Location::identity) writes it.
+        repo: &'a str,
+        /// The folder of the chart; empty for the top.
+        path: &'a str,
     },
 }
 
@@ -44,6 +54,8 @@ impl<'a> ChartSource<'a> {
             Self::Archive { url: chart }
         } else if is_oci(repo) {
             Self::Oci { repo }
+        } else if repo.starts_with(GIT) {
+            Self::Git { repo, path: chart }
         } else {
             Self::Repository { repo, chart }
         }
@@ -64,6 +76,7 @@ impl<'a> ChartSource<'a> {
                 (chart.is_empty(), SourceError::NoChart),
                 (repo.is_empty(), SourceError::NoRepo),
             ],
+            Self::Git { .. } => return Vec::new(),
         };
         candidates
             .into_iter()

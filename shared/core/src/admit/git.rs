@@ -1,0 +1,192 @@
+//! A chart in a Git repository: `spec.chartSource.git`.
+
+use helmops_api::{GitSource, HelmOpSpec, HelmOptions};
+use helmops_git::{
+    GitChart, Location, Reference, ReferenceError, ReferenceFields,
+    chart::{ChartPath, Strategy},
+};
+use helmops_model::{
+    chart::{request::GitRequest, url},
+    reason::Reason,
+    validation::{FieldErrors, Path, names},
+};
+
+use super::options;
+
+/// Checks the source of a chart; `None` if it is invalid.
+pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> Option<GitRequest> {
+    let location = check_url(errors, &path.field("url"), &source.url);
+    let reference = check_reference(errors, &path.field("ref"), source);
+    let folder = ChartPath::parse(&source.path)
+        .map_err(|error| {
+            let path = path.field("path");
+            errors.invalid(&path, Reason::InvalidChartName, &source.path, error.to_string());
+        })
+        .ok();
+    let strategy = check_strategy(
+        errors,
+        &path.field("reconcileStrategy"),
+        &source.reconcile_strategy,
+    );
+    let secret = check_secret(errors, &path.field("secretRef"), source);
+    let location = location?;
+    Some(GitRequest {
+        repo: location.identity(),
+        secret: secret.to_owned(),
+        chart: GitChart {
+            location,
+            reference: reference?,
+            path: folder?,
+            strategy: strategy?,
+        },
+    })
+}
+
+/// Checks that nothing else chooses a chart or its version.
+pub fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
+    let bundle = &spec.bundle;
+    if let Some(helm) = &bundle.options.helm {
+        check_helm(errors, &root.field("helm"), helm);
+    }
+    let targets = root.field("targets");
+    for (index, target) in bundle.targets.iter().enumerate() {
+        if let Some(helm) = &target.options.helm {
+            check_helm(errors, &targets.index(index).field("helm"), helm);
+        }
+    }
+    let forbidden = [
+        (
+            "semverFilter",
+            &spec.semver_filter,
+            "it selects from the versions of a repository, which spec.chartSource.git has not; remove it, and select tags with \
+             spec.chartSource.git.ref.semver",
+        ),
+        (
+            "onDigestChange",
+            &spec.on_digest_change,
+            "it is about versions that are published again, which spec.chartSource.git has not; remove it: \
+             spec.chartSource.git.reconcileStrategy says what is released",
+        ),
+        (
+            "helmSecretName",
+            &spec.helm_secret_name,
+            "it is copied to the clusters, and these fetch nothing with spec.chartSource.git; remove it, and name the access in \
+             spec.chartSource.git.secretRef",
+        ),
+    ];
+    for (field, text, detail) in forbidden {
+        if !text.is_empty() {
+            errors.forbidden(&root.field(field), Reason::VersionForbidden, text, detail);
+        }
+    }
+    if let Some(age) = spec.min_age.as_deref().filter(|age| !age.is_empty()) {
+        let detail = "a commit has no versions to go back to while it is too new; remove it, and let ref name a branch or tags that are \
+                      moved when a change is old enough";
+        errors.forbidden(&root.field("minAge"), Reason::VersionForbidden, age, detail);
+    }
+}
+
+fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
+    let source = "the chart is that of spec.chartSource.git";
+    for (field, text, reason, fix) in [
+        ("repo", &helm.repo, Reason::RepoForbidden, "remove repo"),
+        (
+            "chart",
+            &helm.chart,
+            Reason::ChartForbidden,
+            "remove chart; its folder is spec.chartSource.git.path",
+        ),
+        (
+            "version",
+            &helm.version,
+            Reason::VersionForbidden,
+            "its version is in its Chart.yaml; remove version, and choose a branch, a tag or a commit in spec.chartSource.git.ref",
+        ),
+    ] {
+        if !text.is_empty() {
+            errors.forbidden(
+                &path.field(field),
+                reason,
+                &url::redacted(text),
+                format!("{source}; {fix}"),
+            );
+        }
+    }
+}
+
+fn check_url(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<Location> {
+    if text.is_empty() {
+        let detail = "set the URL of the Git repository, as git clone takes it";
+        errors.required(path, Reason::InvalidURL, detail);
+        return None;
+    }
+    match Location::parse(text) {
+        Ok(location) if has_login(&location) => {
+            let detail = "has a user or a password, which everyone sees who may read the HelmOp; move them to keys username and password of a \
+                          Secret, and name it in spec.chartSource.git.secretRef";
+            errors.invalid(path, Reason::InvalidURL, &url::redacted(text), detail);
+            None
+        }
+        Ok(location) => Some(location),
+        Err(error) => {
+            errors.invalid(path, Reason::InvalidURL, &url::redacted(text), error.to_string());
+            None
+        }
+    }
+}
+
+fn has_login(location: &Location) -> bool {
+    matches!(location, Location::Http(url) if !url.username().is_empty() || url.password().is_some())
+}
+
+fn check_reference(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> Option<Reference> {
+    let Some(reference) = &source.reference else {
+        return Some(Reference::Head);
+    };
+    let fields = ReferenceFields {
+        commit: &reference.commit,
+        semver: &reference.semver,
+        tag: &reference.tag,
+        branch: &reference.branch,
+    };
+    let error = match Reference::parse(fields) {
+        Ok(reference) => return Some(reference),
+        Err(error) => error,
+    };
+    let (field, text) = match &error {
+        ReferenceError::Commit { .. } => ("commit", fields.commit),
+        ReferenceError::Range { .. } => ("semver", fields.semver),
+        ReferenceError::Name { .. } if !fields.tag.is_empty() => ("tag", fields.tag),
+        ReferenceError::Name { .. } => ("branch", fields.branch),
+    };
+    errors.invalid(
+        &path.field(field),
+        Reason::InvalidVersion,
+        text,
+        error.to_string(),
+    );
+    None
+}
+
+fn check_strategy(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<Strategy> {
+    let strategy = Strategy::parse(text);
+    if strategy.is_none() {
+        let detail = "expected Revision or ChartVersion; Revision releases each change of the chart, ChartVersion only another version in its \
+                      Chart.yaml";
+        errors.invalid(path, Reason::InvalidVersion, text, detail);
+    }
+    strategy
+}
+
+fn check_secret<'a>(errors: &mut FieldErrors, path: &Path<'_>, source: &'a GitSource) -> &'a str {
+    let Some(reference) = &source.secret_ref else {
+        return "";
+    };
+    let name = path.field("name");
+    if reference.name.is_empty() {
+        let detail = "name the Secret with the access to the Git repository, or remove secretRef";
+        errors.required(&name, Reason::InvalidName, detail);
+    }
+    options::check_name(errors, &name, &reference.name, names::subdomain);
+    &reference.name
+}

@@ -1,0 +1,109 @@
+//! The version of a chart in a Git repository, as it is recorded: with the commit in its URL, and what it consists of as its digest.
+
+use std::time::Instant;
+
+use helmops_git::Reference;
+use helmops_model::chart::resolved::ChartVersion;
+
+use super::{
+    Access, Content, GitChart, GitError, GitPoll, GitQuery, GitRepositories, HttpClient, KnownChart,
+    ObjectId, PackedChart,
+};
+use crate::poll::DeployedChart;
+
+/// What separates the commit from the repository in a URL.
+const COMMIT: char = '#';
+
+impl GitRepositories {
+    /// The version that is requested now: the deployed one, if the chart is the same.
+    ///
+    /// # Errors
+    /// If the repository cannot be read, or has no such commit or chart.
+    pub async fn version(
+        &self,
+        http: &HttpClient,
+        access: &Access,
+        chart: &GitChart,
+        deployed: DeployedChart<'_>,
+        since: Instant,
+    ) -> Result<ChartVersion, GitError> {
+        let known = deployed
+            .version
+            .and_then(|version| Known::of(version, deployed.changed_digest));
+        let query = GitQuery {
+            known: known.as_ref().map(|known| KnownChart {
+                commit: known.commit,
+                content: &known.content,
+            }),
+            since,
+            archive: crate::MAX_ARCHIVE.try_into().unwrap_or(usize::MAX),
+        };
+        let recorded = || deployed.version.cloned().unwrap_or_default();
+        Ok(match self.poll(http, access, chart, query).await? {
+            GitPoll::SameCommit => recorded(),
+            GitPoll::SameContent(_) => ChartVersion {
+                digest: known.map(|known| known.content.to_string()).unwrap_or_default(),
+                ..recorded()
+            },
+            GitPoll::Changed(selected, packed) => ChartVersion {
+                version: packed.version,
+                digest: packed.content.to_string(),
+                url: format!("{}{COMMIT}{}", chart.location.identity(), selected.commit),
+            },
+        })
+    }
+
+    /// The archive of a version that was resolved.
+    ///
+    /// # Errors
+    /// If the repository cannot be read, or has no such commit or chart any more.
+    pub async fn archive(
+        &self,
+        http: &HttpClient,
+        access: &Access,
+        chart: &GitChart,
+        version: &ChartVersion,
+        limit: u64,
+    ) -> Result<PackedChart, GitError> {
+        let mut chart = chart.clone();
+        if let Some(commit) = commit(version) {
+            chart.reference = Reference::Commit(commit);
+        }
+        let query = GitQuery {
+            known: None,
+            since: Instant::now(),
+            archive: limit.try_into().unwrap_or(usize::MAX),
+        };
+        match self.poll(http, access, &chart, query).await? {
+            GitPoll::Changed(_, packed) => Ok(*packed),
+            // Nothing is known that it could be the same as.
+            GitPoll::SameCommit | GitPoll::SameContent(_) => Err(GitError::MissingFiles {
+                url: chart.location.identity(),
+            }),
+        }
+    }
+}
+
+/// What is known of a chart from its record.
+struct Known {
+    commit: ObjectId,
+    content: Content,
+}
+
+impl Known {
+    /// `None` if the record has another form: the chart is read again then. What is held counts as what the chart is: it is compared, and not
+    /// read again.
+    fn of(version: &ChartVersion, held: &str) -> Option<Self> {
+        let digest = if held.is_empty() { &version.digest } else { held };
+        Some(Self {
+            commit: commit(version)?,
+            content: Content::parse(digest)?,
+        })
+    }
+}
+
+/// The commit that a version was resolved to.
+fn commit(version: &ChartVersion) -> Option<ObjectId> {
+    let (_, commit) = version.url.rsplit_once(COMMIT)?;
+    ObjectId::from_hex(commit)
+}
