@@ -27,10 +27,10 @@ const MAX: Duration = Duration::from_secs(2);
 /// of a Schedule, whose status lists all Clusters that it selects.
 const PROGRESS: Duration = Duration::from_millis(500);
 /// The debounce of a Cluster per Cluster: a rollout of several Bundles changes each of them several times, and takes longer with their
-/// number. Nothing waits for these counts.
-const PER_CLUSTER: Duration = Duration::from_millis(5);
+/// number. Nothing waits for these counts, and of a rollout over many clusters their writes are a third of the API server's work.
+const PER_CLUSTER: Duration = Duration::from_millis(10);
 /// The maximum for a Cluster.
-const MAX_CLUSTER: Duration = Duration::from_secs(10);
+const MAX_CLUSTER: Duration = Duration::from_mins(1);
 
 /// The debounce of a change of an object.
 pub fn of(work: &Work, stores: &Stores) -> Duration {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_counts_of_clusters_wait_longer_the_more_clusters_there_are() {
-        for (clusters, expected) in [(0, 500), (100, 500), (1_000, 5_000), (10_000, 10_000)] {
+        for (clusters, expected) in [(0, 500), (50, 500), (1_000, 10_000), (10_000, 60_000)] {
             assert_eq!(by_clusters(clusters).as_millis(), expected, "{clusters}");
         }
     }

@@ -43,7 +43,7 @@ pub const SIZES: [Size; 2] = [
 ];
 
 const NAMESPACE: &str = "bench";
-const DEADLINE: Duration = Duration::from_mins(10);
+const DEADLINE: Duration = Duration::from_mins(30);
 
 const INDEX: &str = "\
 apiVersion: v1
