@@ -9,7 +9,10 @@ use helmops_runtime::{
 };
 use thiserror::Error;
 
-use super::{buffer::is_over_budget, quota::OverQuota};
+use super::{
+    buffer::is_over_budget,
+    quota::{OverQuota, QuotaScope},
+};
 
 /// Why a chart is not in the management cluster.
 #[derive(Debug, Error)]
@@ -61,14 +64,15 @@ pub enum ContentError {
     Busy,
     /// As many bytes are stored as may be.
     #[error(
-        "the chart is not stored in the management cluster: it takes at least {} KiB, and the charts of {whose} take {} MiB already, of at most \
-         {} MiB; delete HelmOps with spec.chartSource.deliver: Content, raise --content-size of the controller, or use \
-         spec.chartSource.deliver: Direct",
-        over.needed.div_ceil(1 << 10), over.stored >> 20, over.limit >> 20
+        "the chart is not stored in the management cluster: it takes at least {} KiB, and the charts of {whose} take {} KiB already, of at most \
+         {} KiB; delete HelmOps whose charts are in the management cluster, raise {raised}, or use spec.chartSource.deliver: Direct",
+        over.needed.div_ceil(1 << 10), over.stored >> 10, over.limit >> 10
     )]
     Full {
         /// Whose charts these are.
         whose: String,
+        /// Where the limit is set.
+        raised: &'static str,
         /// The numbers.
         over: OverQuota,
     },
@@ -85,14 +89,15 @@ pub enum ContentError {
 impl ContentError {
     /// There is no room for a chart of a namespace.
     pub fn full(namespace: &str, over: OverQuota) -> Self {
-        let of_namespace = || format!("namespace {namespace}");
-        let all = || "all namespaces".to_owned();
-        let whose = if over.is_of_namespace {
-            of_namespace()
-        } else {
-            all()
+        let whose = match over.scope {
+            QuotaScope::All => "all namespaces".to_owned(),
+            QuotaScope::Namespace | QuotaScope::Policy => format!("namespace {namespace}"),
         };
-        Self::Full { whose, over }
+        let raised = match over.scope {
+            QuotaScope::All | QuotaScope::Namespace => "--content-size of the controller",
+            QuotaScope::Policy => "helmOp.contentSize of a Policy",
+        };
+        Self::Full { whose, raised, over }
     }
 
     /// What is wrong with an archive.
@@ -173,7 +178,7 @@ mod tests {
                         needed: 2048,
                         stored: 255 << 20,
                         limit: 256 << 20,
-                        is_of_namespace: true,
+                        scope: QuotaScope::Namespace,
                     },
                 ),
                 Reason::ContentQuotaExceeded,

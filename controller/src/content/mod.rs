@@ -118,10 +118,12 @@ fn reserve(
         of_namespace.filter(|bundle| bundle.metadata.namespace.as_deref() == Some(&**namespace));
     let referenced = of_namespace.flat_map(references).collect();
     let objects = stores.contents.all();
+    let policies = context.stores.policies.of(namespace);
+    let allowed = policies.and_then(|policies| policies.content_size());
     let room = context
         .contents
         .quota
-        .reserve(namespace, needed as u64, &objects, &referenced);
+        .reserve(namespace, needed as u64, &objects, &referenced, allowed);
     room.map_err(|over| ContentError::full(namespace, over))
 }
 

@@ -34,8 +34,20 @@ pub struct OverQuota {
     pub stored: u64,
     /// The bytes that may be stored.
     pub limit: u64,
-    /// Whether it is the limit of the namespace, and not that of all.
-    pub is_of_namespace: bool,
+    /// Whose limit it is.
+    pub scope: QuotaScope,
+}
+
+/// Whose limit is exceeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QuotaScope {
+    /// That of all namespaces together.
+    #[default]
+    All,
+    /// That of the namespace.
+    Namespace,
+    /// That of the namespace, which a Policy sets.
+    Policy,
 }
 
 /// Room for what is being written, until it is dropped.
@@ -58,13 +70,14 @@ impl ContentQuota {
     /// Reserves room for a write of a namespace, beside what is `stored`, of which the namespace refers to `referenced`.
     ///
     /// # Errors
-    /// If all namespaces together exceeded the limit with it, or this one half of the limit.
+    /// If all namespaces together exceeded the limit with it, or this one its own: what its Policies `allow`, or half of the limit.
     pub fn reserve(
         &self,
         namespace: &Namespace,
         needed: u64,
         stored: &[StoredContent],
         referenced: &BTreeSet<ContentId>,
+        allowed: Option<u64>,
     ) -> Result<Room, OverQuota> {
         let mut writes = lock(&self.writes);
         let ids: BTreeSet<_> = stored.iter().filter_map(StoredContent::id).collect();
@@ -80,16 +93,20 @@ impl ContentQuota {
         let own: u64 = own.map(|object| object.bytes).sum();
         let pending: u64 = writes.pending.values().sum();
         let own_pending = writes.pending.get(namespace).copied().unwrap_or_default();
-        for (stored, limit, is_of_namespace) in [
-            (own + own_pending, self.limit / 2, true),
-            (all + pending, self.limit, false),
+        let (own_limit, scope) = match allowed {
+            Some(bytes) => (bytes, QuotaScope::Policy),
+            None => (self.limit / 2, QuotaScope::Namespace),
+        };
+        for (stored, limit, scope) in [
+            (own + own_pending, own_limit, scope),
+            (all + pending, self.limit, QuotaScope::All),
         ] {
             if needed > 0 && stored.saturating_add(needed) > limit {
                 return Err(OverQuota {
                     needed,
                     stored,
                     limit,
-                    is_of_namespace,
+                    scope,
                 });
             }
         }
@@ -142,29 +159,51 @@ mod tests {
     fn a_namespace_gets_half_and_all_together_no_more_than_the_limit() {
         let quota = ContentQuota::new(100);
         let (none, a) = (BTreeSet::new(), Namespace::from("a"));
-        let over = |result: Result<Room, OverQuota>| {
-            result
-                .err()
-                .map(|over| (over.stored, over.limit, over.is_of_namespace))
-        };
+        let over =
+            |result: Result<Room, OverQuota>| result.err().map(|over| (over.stored, over.limit, over.scope));
         // What is being written counts.
-        let room = quota.reserve(&a, 40, &[], &none).unwrap();
-        assert_eq!(over(quota.reserve(&a, 11, &[], &none)), Some((40, 50, true)));
-        let other = quota.reserve(&"b".into(), 50, &[], &none).unwrap();
+        let room = quota.reserve(&a, 40, &[], &none, None).unwrap();
         assert_eq!(
-            over(quota.reserve(&"c".into(), 11, &[], &none)),
-            Some((90, 100, false))
+            over(quota.reserve(&a, 11, &[], &none, None)),
+            Some((40, 50, QuotaScope::Namespace))
+        );
+        let other = quota.reserve(&"b".into(), 50, &[], &none, None).unwrap();
+        assert_eq!(
+            over(quota.reserve(&"c".into(), 11, &[], &none, None)),
+            Some((90, 100, QuotaScope::All))
         );
         drop(other);
         // What was written counts, whether something refers to it or not, until it is deleted.
         room.fill(&id('1'));
         let all = [stored('1', 40)];
-        assert_eq!(over(quota.reserve(&a, 11, &all, &none)), Some((40, 50, true)));
-        assert_eq!(over(quota.reserve(&"b".into(), 11, &all, &none)), None);
-        assert_eq!(over(quota.reserve(&a, 50, &[], &none)), None);
+        assert_eq!(
+            over(quota.reserve(&a, 11, &all, &none, None)),
+            Some((40, 50, QuotaScope::Namespace))
+        );
+        assert_eq!(over(quota.reserve(&"b".into(), 11, &all, &none, None)), None);
+        assert_eq!(over(quota.reserve(&a, 50, &[], &none, None)), None);
         // So does what Bundles of the namespace refer to: also after a restart.
         let referenced = BTreeSet::from([id('2')]);
-        let found = quota.reserve(&a, 31, &[stored('2', 20)], &referenced);
-        assert_eq!(over(found), Some((20, 50, true)));
+        let found = quota.reserve(&a, 31, &[stored('2', 20)], &referenced, None);
+        assert_eq!(over(found), Some((20, 50, QuotaScope::Namespace)));
+    }
+
+    #[test]
+    fn a_policy_sets_the_limit_of_its_namespace() {
+        let quota = ContentQuota::new(100);
+        let (none, a) = (BTreeSet::new(), Namespace::from("a"));
+        let reserve = |needed, allowed| quota.reserve(&a, needed, &[], &none, Some(allowed));
+        for (needed, allowed, expected) in [
+            (11, 10, Some((10, QuotaScope::Policy))),
+            (10, 10, None),
+            (1, 0, Some((0, QuotaScope::Policy))),
+            (80, 90, None),
+            (101, 200, Some((100, QuotaScope::All))),
+        ] {
+            let over = reserve(needed, allowed)
+                .err()
+                .map(|over| (over.limit, over.scope));
+            assert_eq!(over, expected, "{needed} of {allowed}");
+        }
     }
 }

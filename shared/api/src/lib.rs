@@ -70,7 +70,7 @@ pub use namespaced_name::NamespacedName;
 pub use notifications::{Alert, AlertProvider, Receiver};
 pub use options::BundleDeploymentOptions;
 pub use permission_object::PermissionObject;
-pub use policy::Policy;
+pub use policy::{HelmOpPolicy, Policy};
 pub use pruned_fields::PrunedFields;
 pub use schedule::Schedule;
 pub use status_text::ObjectName;

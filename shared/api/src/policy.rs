@@ -65,5 +65,9 @@ wire! {
         "allowedChartPatterns" | nullable => allowed_chart_patterns: Vec<String>,
         /// Values of `spec.chartSource.deliver` that may be used: `Direct`, `Content`. Empty allows both.
         "allowedDelivery" | nullable => allowed_delivery: Vec<String>,
+        /// Bytes that the charts of this namespace may take in the management cluster, compressed, such as `64Mi`; `0` for none. By default half of
+        /// `--content-size` of the controller. Of several Policies the largest counts.
+        #[schemars(length(max = 24), regex(pattern = r"^([0-9]+(Ki|Mi|Gi)?)?$"))]
+        "contentSize" | nullable => content_size: String,
     }
 }

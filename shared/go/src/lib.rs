@@ -4,6 +4,7 @@
 pub mod duration;
 pub mod json;
 pub mod number;
+pub mod quantity;
 pub mod regexp;
 pub mod strvals;
 pub mod url;

@@ -2,6 +2,7 @@
 
 use std::{fmt, fs, str::FromStr};
 
+use go_formats::quantity;
 use thiserror::Error;
 
 /// The files with the memory limit of the container: cgroup v2 and v1.
@@ -68,11 +69,7 @@ impl FromStr for Quantity {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let units = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("", 1)];
-        let parsed = units.iter().find_map(|(unit, bytes)| {
-            let number: usize = text.strip_suffix(unit)?.parse().ok()?;
-            number.checked_mul(*bytes).map(Self)
-        });
+        let parsed = quantity::bytes(text).map(Self);
         parsed.ok_or_else(|| QuantityError::Malformed(text.to_owned()))
     }
 }

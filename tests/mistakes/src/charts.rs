@@ -642,7 +642,10 @@ fn charts(table: &mut Table) {
         "ssh://git@h/charts",
         "git+https://h/charts",
     ] {
-        repo(git, &["the address of a Git repository", "spec.chartSource.git.url"]);
+        repo(
+            git,
+            &["the address of a Git repository", "spec.chartSource.git.url"],
+        );
     }
     let range = json!({ "repo": REPO, "chart": "web", "version": ">1.2.3 <1.0.0" });
     rejected(

@@ -236,6 +236,7 @@ mod tests {
             "default",
             "description",
             "format",
+            "pattern",
             "x-kubernetes-validations",
             "x-kubernetes-map-type",
         ];

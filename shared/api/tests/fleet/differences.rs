@@ -90,6 +90,7 @@ pub const DIFFERENCES: &[(&str, &str)] = &[
     ("HelmOp spec.caBundle: - string", "the CA needs no Secret"),
     ("HelmOp spec.chartSource: - object", SOURCE),
     ("Policy helmOp.allowedDelivery: - []string", DELIVERY),
+    ("Policy helmOp.contentSize: - string", DELIVERY),
     ("HelmOp spec.minAge: - string", RESOLUTION),
     ("HelmOp spec.onDigestChange: - string", RESOLUTION),
     ("HelmOp spec.semverFilter: - string", RESOLUTION),

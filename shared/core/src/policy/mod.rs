@@ -46,6 +46,7 @@
 //! It may forbid anything, so it forbids everything: no HelmOp of its namespace is allowed until it is fixed or deleted.
 
 mod chart;
+mod content_size;
 mod dependencies;
 mod downstream;
 mod invalid;
@@ -103,6 +104,7 @@ pub struct Policies {
     repos: Patterns,
     charts: Patterns,
     delivery: Names,
+    content_size: Option<u64>,
     downstream: Patterns,
     dependencies: Dependencies,
     registration_labels: Patterns,
@@ -128,6 +130,7 @@ impl Policies {
         let mut repos = List::new("helmOp.allowedHelmRepoPatterns");
         let mut charts = List::new("helmOp.allowedChartPatterns");
         let mut delivery = Names::new("chartSource.deliver", "helmOp.allowedDelivery");
+        let mut content_size = None;
         let mut downstream = List::new("allowedDownstreamResources");
         let mut dependencies = List::new("allowedDependencyNamespaces");
         let mut registration_labels = List::new("allowedRegistrationLabels");
@@ -153,6 +156,7 @@ impl Policies {
             repos.extend(&helm_op.allowed_helm_repo_patterns, name);
             charts.extend(&helm_op.allowed_chart_patterns, name);
             delivery.allowed.extend(&helm_op.allowed_delivery, name);
+            content_size = content_size.max(content_size::of(helm_op));
         }
         Self {
             requires_service_account,
@@ -162,6 +166,7 @@ impl Policies {
             repos: Patterns::new("helm repo", repos),
             charts: Patterns::new("helm chart", charts),
             delivery,
+            content_size,
             downstream: Patterns::new("downstream resource", downstream),
             registration_labels: Patterns::new("registration label", registration_labels),
             dependencies: Dependencies {
@@ -313,6 +318,11 @@ impl Policies {
     /// Agents create namespaces with their own permissions, which would bypass a required ServiceAccount.
     pub const fn forbid_namespace_creation(&self) -> bool {
         self.requires_service_account.is_some() && !self.allow_namespace_creation
+    }
+
+    /// The bytes that charts of the namespace may take in the management cluster; `None` if no Policy says so.
+    pub const fn content_size(&self) -> Option<u64> {
+        self.content_size
     }
 
     fn check_decoded(&self, errors: &mut FieldErrors, metadata: &ObjectMeta) {

@@ -1,12 +1,13 @@
-//! Patterns of a Policy that are not regular expressions.
+//! What is wrong in a Policy: patterns that are not regular expressions, and sizes that are none.
 
+use go_formats::quantity;
 use helmops_api::Policy;
 use helmops_model::validation::{FieldErrors, Path};
 
 use super::{REASON, list::List, patterns::Patterns};
 
 /// The first entry of each list of patterns that is not a regular expression, with its path. The API server accepts such a Policy, but from
-/// this entry on the list allows nothing.
+/// this entry on the list allows nothing. A size that is none allows nothing, too.
 pub fn pattern_errors(policy: &Policy) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let name = super::name(policy);
@@ -41,6 +42,11 @@ pub fn pattern_errors(policy: &Policy) -> FieldErrors {
             &root.field("allowedChartPatterns"),
             &helm_op.allowed_chart_patterns,
         );
+        let size = &helm_op.content_size;
+        if !size.is_empty() && quantity::bytes(size).is_none() {
+            let detail = "expected a number of bytes, such as 64Mi, 1Gi or 0; this allows nothing";
+            errors.invalid(&root.field("contentSize"), REASON, size, detail);
+        }
     }
     errors
 }
@@ -57,7 +63,9 @@ mod tests {
             "metadata": { "name": "p" },
             "allowedDownstreamResources": ["Secret/[a"],
             "allowedDependencyNamespaces": ["team-a", "(b"],
-            "helmOp": { "allowedHelmRepoPatterns": ["https://.*"], "allowedChartPatterns": ["web", "(", "["] }
+            "helmOp": {
+                "allowedHelmRepoPatterns": ["https://.*"], "allowedChartPatterns": ["web", "(", "["], "contentSize": "64MB",
+            }
         });
         let policy: Policy = serde_json::from_str(&policy.to_string()).unwrap();
         let errors = pattern_errors(&policy);
@@ -71,7 +79,8 @@ mod tests {
             [
                 "allowedDownstreamResources[0]",
                 "allowedDependencyNamespaces[1]",
-                "helmOp.allowedChartPatterns[1]"
+                "helmOp.allowedChartPatterns[1]",
+                "helmOp.contentSize",
             ]
         );
         let text = errors.to_string();
