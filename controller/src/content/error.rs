@@ -19,8 +19,8 @@ use super::{
 pub enum ContentError {
     /// This process does not deliver Bundles to clusters.
     #[error(
-        "spec.chartSource.deliver: Content needs the bundle controller of helmops (--controllers=helmop,bundle): Fleet's would let the agents \
-         download the chart; run that controller, or use spec.chartSource.deliver: Direct"
+        "a chart that travels through the management cluster (spec.chartSource) needs the bundle controller of helmops (--controllers=helmop,bundle): Fleet's would let the agents \
+         download the chart; run that controller, or use spec.chartSource.deliver: Direct with a chart of a repository or registry"
     )]
     Unsupported,
     /// The archive could not be downloaded.
@@ -36,8 +36,8 @@ pub enum ContentError {
     },
     /// It has too many files or bytes.
     #[error(
-        "{url}: the chart is too large to be stored in the management cluster: {source}; publish a smaller chart, or use \
-         spec.chartSource.deliver: Direct"
+        "{url}: the chart is too large to be stored in the management cluster: {source}; make the chart smaller, or publish \
+         it in a repository or registry and use spec.chartSource.deliver: Direct"
     )]
     TooLarge {
         /// Where it came from, without credentials.
@@ -48,7 +48,8 @@ pub enum ContentError {
     /// The process has not enough memory for it, even if it does nothing else.
     #[error(
         "{url}: the chart is too large to be stored in the management cluster: that takes {} MiB of memory, and the controller has {} MiB for \
-         it; raise its memory (--memory-limit), publish a smaller chart, or use spec.chartSource.deliver: Direct",
+         it; raise its memory (--memory-limit), make the chart smaller, or publish it in a repository or registry and use \
+         spec.chartSource.deliver: Direct",
         needed.div_ceil(1 << 20), limit >> 20
     )]
     Memory {
@@ -65,7 +66,8 @@ pub enum ContentError {
     /// As many bytes are stored as may be.
     #[error(
         "the chart is not stored in the management cluster: it takes at least {} KiB, and the charts of {whose} take {} KiB already, of at most \
-         {} KiB; delete HelmOps whose charts are in the management cluster, raise {raised}, or use spec.chartSource.deliver: Direct",
+         {} KiB; delete HelmOps whose charts are in the management cluster, raise {raised}, or publish the chart in a repository or \
+         registry and use spec.chartSource.deliver: Direct",
         over.needed.div_ceil(1 << 10), over.stored >> 10, over.limit >> 10
     )]
     Full {

@@ -5,7 +5,10 @@
 
 use futures::{Stream, StreamExt, stream};
 use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, Decoded, HelmOp, MetadataOnly};
-use helmops_core::targeting::copies::{self, CopyKind, SourceRef};
+use helmops_core::{
+    policy::Policies,
+    targeting::copies::{self, CopyKind, SourceRef},
+};
 use helmops_kube::{NOT_RELEASES, ObjectCache, uncached_changes};
 use helmops_policies::PolicyCache;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -87,12 +90,11 @@ fn helmops_naming(
 ) -> Vec<HelmOpKey> {
     let (namespace, name) = (secret.namespace(), secret.name_any());
     let policies = namespace.as_deref().and_then(|namespace| policies.of(namespace));
+    let none = Policies::default();
     helmops.matching(|object| match object {
         Decoded::Valid(helmop) if helmop.metadata.namespace == namespace => {
-            let named = &*helmop.spec.helm_secret_name;
-            name == policies
-                .as_ref()
-                .map_or(named, |policies| policies.helm_secret(named))
+            let policies = policies.as_deref().unwrap_or(&none);
+            name == policies.access_secret(&helmop.spec)
         }
         Decoded::Valid(_) | Decoded::Invalid { .. } => false,
     })

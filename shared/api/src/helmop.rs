@@ -195,6 +195,13 @@ wire! {
     }
 }
 
+impl GitSource {
+    /// The name in `secretRef`; empty for none.
+    pub fn secret_name(&self) -> &str {
+        self.secret_ref.as_ref().map_or("", |reference| &reference.name)
+    }
+}
+
 wire! {
     /// Which commit of a Git repository counts. Of several fields the first of this order: `commit`, `semver`, `tag`, `branch`.
     pub struct GitReference: [unknown: UnknownFields] {

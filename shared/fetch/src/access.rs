@@ -128,6 +128,9 @@ impl Access {
         if secret.is_empty() {
             return Some(LoginProblem::NoSecret);
         }
+        if self.bearer_token.is_some() {
+            return Some(LoginProblem::Token { secret });
+        }
         if self.host_login(url, true).is_some() {
             return Some(LoginProblem::NeedsHttps { secret });
         }

@@ -532,15 +532,6 @@ impl ChartResolver<'_> {
             .await
             .map_err(GitChartError::Git)
             .map_err(DownloadError::Git)?;
-        let content = packed.content.to_string();
-        if content != version.digest {
-            return Err(DownloadError::Digest(DigestMismatch {
-                url: version.url.clone(),
-                origin: Origin::Recorded,
-                expected: version.digest.clone(),
-                actual: content,
-            }));
-        }
         output.write_all(&packed.archive).map_err(DownloadError::Write)?;
         Ok(Downloaded {
             output,

@@ -114,6 +114,14 @@ pub enum LoginProblem {
         /// Name of the Secret.
         secret: String,
     },
+    /// The token is refused.
+    #[error(
+        "the server refuses the token in key bearerToken of Secret {secret}: check that it has not ended, and may read the repository"
+    )]
+    Token {
+        /// Name of the Secret.
+        secret: String,
+    },
     /// The login is for other hosts.
     #[error(
         "the server requires credentials, but those in Secret {secret} are for {hosts} and are not sent anywhere else; create a \
@@ -165,7 +173,11 @@ impl LoginProblem {
     pub const fn reason(&self) -> Option<Reason> {
         match self {
             Self::OtherHost { .. } | Self::NeedsHttps { .. } => Some(Reason::CredentialsNotForHost),
-            Self::NoSecret | Self::NoLogin { .. } | Self::Entry { .. } | Self::Suspicious { .. } => None,
+            Self::NoSecret
+            | Self::NoLogin { .. }
+            | Self::Token { .. }
+            | Self::Entry { .. }
+            | Self::Suspicious { .. } => None,
         }
     }
 }

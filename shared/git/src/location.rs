@@ -3,6 +3,8 @@
 use thiserror::Error;
 use url::Url;
 
+/// The user of repositories on Git servers.
+const GIT_USER: &str = "git";
 /// The port of SSH.
 const SSH_PORT: u16 = 22;
 
@@ -52,7 +54,7 @@ pub enum LocationError {
     Control,
     /// A path or a user that a shell or ssh could take for something else.
     #[error(
-        "has a user or a path that begins with a hyphen, or a character that no repository needs (quotes, backslash); use the address that your Git server shows"
+        "has a user or a path that begins with a hyphen, or a character that no repository needs (quotes, backslash, %, ?, #); use the address that your Git server shows"
     )]
     Unsafe,
     /// A password for SSH.
@@ -86,7 +88,8 @@ impl Location {
         }
     }
 
-    /// Identifies the repository in records and messages, without user and password: a URL with `git+` before its scheme.
+    /// Identifies the repository in records and messages: a URL with `git+` before its scheme, without credentials. Over SSH it has the user, if
+    /// that is another one than `git`, since it decides where a path leads.
     #[must_use]
     pub fn identity(&self) -> String {
         match self {
@@ -96,7 +99,12 @@ impl Location {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
                 format!("git+{}://{host}{port}{path}", url.scheme())
             }
-            Self::Ssh(SshLocation { host, port, path, .. }) => {
+            Self::Ssh(SshLocation {
+                user,
+                host,
+                port,
+                path,
+            }) => {
                 let host = if host.contains(':') {
                     format!("[{host}]")
                 } else {
@@ -106,7 +114,13 @@ impl Location {
                     SSH_PORT => String::new(),
                     port => format!(":{port}"),
                 };
-                format!("git+ssh://{host}{port}/{}", path.trim_matches('/'))
+                // Git servers have one user, for whom both forms of a path lead to the same repository.
+                let (user, home) = match (&**user, path.starts_with('/')) {
+                    (GIT_USER, _) => (String::new(), ""),
+                    (user, true) => (format!("{user}@"), ""),
+                    (user, false) => (format!("{user}@"), "~/"),
+                };
+                format!("git+ssh://{user}{host}{port}/{home}{}", path.trim_matches('/'))
             }
         }
     }
@@ -159,7 +173,8 @@ fn scp(text: &str) -> Result<SshLocation, LocationError> {
 
 fn checked(location: SshLocation) -> Result<SshLocation, LocationError> {
     let SshLocation { user, host, path, .. } = &location;
-    let is_unsafe = |text: &str| text.starts_with('-') || text.contains(['\'', '"', '\\', '`', '%']);
+    let is_unsafe =
+        |text: &str| text.starts_with('-') || text.contains(['\'', '"', '\\', '`', '%', '?', '#']);
     let is_host = |c: char| c.is_alphanumeric() || ".-_:".contains(c);
     if host.is_empty() || host.starts_with('-') || !host.chars().all(is_host) {
         Err(LocationError::Malformed)
@@ -204,6 +219,7 @@ mod tests {
             ("git@h:", Err(LocationError::NoPath)),
             ("git@h:-x", Err(LocationError::Unsafe)),
             ("git@h:a'b", Err(LocationError::Unsafe)),
+            ("git@h:a?b", Err(LocationError::Unsafe)),
             ("https://h/", Err(LocationError::NoPath)),
             ("https://h/n?ref=main", Err(LocationError::Query)),
             ("https://h/n#main", Err(LocationError::Query)),
@@ -227,6 +243,8 @@ mod tests {
             ("ssh://git@h:2222/g/n.git", "git+ssh://h:2222/g/n.git"),
             ("ssh://git@[::1]/n", "git+ssh://[::1]/n"),
             ("git@h:g/n.git", "git+ssh://h/g/n.git"),
+            ("ssh://eve@h/g/n.git", "git+ssh://eve@h/g/n.git"),
+            ("eve@h:g/n.git", "git+ssh://eve@h/~/g/n.git"),
         ] {
             assert_eq!(Location::parse(text).unwrap().identity(), identity, "{text}");
         }

@@ -50,23 +50,23 @@ macro_rules! reasons {
 reasons! {
     VALIDATION "Validation: admission denies the HelmOp, and the controller does not accept it" {
         /// `spec.helm` is missing.
-        HelmRequired: "Name a chart: `spec.helm.repo` and `spec.helm.chart`, or an archive's URL in `spec.helm.chart`.",
+        HelmRequired: "Name a chart: `spec.helm.repo` and `spec.helm.chart`, an archive's URL in `spec.helm.chart`, or a Git repository in `spec.chartSource.git`.",
         /// The chart is missing.
         ChartRequired: "Name it in `spec.helm.chart`.",
         /// The repository is missing.
         RepoRequired: "Give the repository's URL in `spec.helm.repo`, or an archive's URL in `spec.helm.chart`.",
-        /// A chart is named where the repository names it already.
-        ChartForbidden: "Leave `spec.helm.chart` out: an `oci://` URL names the chart itself.",
+        /// A chart is named where the repository, or another source, names it already.
+        ChartForbidden: "Leave `spec.helm.chart` out: an `oci://` URL, or `spec.chartSource.git`, names the chart itself.",
         /// The chart is named by something that no index has: a path, or the reference of a registry.
-        InvalidChartName: "Give the name of the chart as the index of the repository lists it.",
-        /// A repository is named beside a chart archive.
-        RepoForbidden: "Leave `spec.helm.repo` out, or name the chart in place of the archive's URL.",
-        /// A version is given for a chart archive.
-        VersionForbidden: "Leave `spec.helm.version` out: an archive has one version.",
+        InvalidChartName: "Give the name of the chart as the index of the repository lists it, or of a Git repository the path of its folder.",
+        /// A repository is named beside a chart archive, or beside a Git repository.
+        RepoForbidden: "Leave `spec.helm.repo` out, or name the chart in place of the archive's URL or of `spec.chartSource.git`.",
+        /// A version, or a field that selects one, is given for a chart archive or for a chart in Git.
+        VersionForbidden: "Leave the field out that the message names: an archive has one version, and `spec.chartSource.git.ref` selects that of a chart in Git.",
         /// A URL is malformed or of a scheme that charts are not fetched by.
-        InvalidURL: "Start it with `https://`, `http://` or `oci://`, and fix what the message points at.",
-        /// The version is neither a version nor a range of versions.
-        InvalidVersion: "Use a version such as `1.2.3`, a range such as `^1.2` or `1.x`, or leave it empty for the latest.",
+        InvalidURL: "Start it with `https://`, `http://` or `oci://`, that of a Git repository also with `ssh://`, and fix what the message points at.",
+        /// The version is neither a version nor a range of versions, or a reference of Git is invalid.
+        InvalidVersion: "Use a version such as `1.2.3`, a range such as `^1.2` or `1.x`, or leave it empty for the latest; for Git do what the message says.",
         /// The polling interval is not a duration that can be used.
         InvalidPollingInterval: "Use a Go duration such as `15m`, or `0s` to disable polling.",
         /// The minimum age of a version is not a duration.
@@ -110,15 +110,15 @@ reasons! {
         /// The Secret that `helmSecretName` or a `secretRef` names lacks a key or holds something unusable.
         InvalidSecret: "Put the keys into it that [charts.md](charts.md) lists, or [alerts.md](alerts.md) for AlertProviders. The object is reconciled again immediately.",
         /// The repository rejects the credentials, or requires some.
-        Unauthorized: "Correct the user name and password in the Secret; if there is no Secret, create one and name it in `spec.helmSecretName`.",
+        Unauthorized: "Correct the user name and password in the Secret; if there is no Secret, create one and name it in `spec.helmSecretName`, or for Git in `spec.chartSource.git.secretRef`.",
         /// The credentials lack permissions in the repository.
         Forbidden: "Grant the user permission to read or pull the chart.",
         /// There is no repository at the URL.
-        RepositoryNotFound: "Correct `spec.helm.repo`: `index.yaml` is directly below it. For a registry start it with `oci://`, and end it with the name of the chart.",
+        RepositoryNotFound: "Correct `spec.helm.repo`, or `spec.chartSource.git.url`: `index.yaml` is directly below the URL of a Helm repository. For a registry start it with `oci://`, and end it with the name of the chart.",
         /// The repository responds with an error.
         RepositoryError: "Check the server, or the proxy in front of it. Requests are retried with backoff.",
-        /// The certificate of the repository is not trusted.
-        CertificateError: "Put the CA into `cacerts` of the Secret, renew the certificate, correct the host, or give `tls.crt` and `tls.key`.",
+        /// The certificate of the repository, or the key of a Git server, is not trusted.
+        CertificateError: "Put the CA into `cacerts` of the Secret, or the lines of `ssh-keyscan` into `known_hosts`, renew the certificate, correct the host, or give `tls.crt` and `tls.key`.",
         /// The host name of the repository cannot be resolved.
         DNSLookupFailed: "Correct the host name, or check the DNS of the cluster.",
         /// The repository cannot be reached.
@@ -158,9 +158,9 @@ reasons! {
     }
     DELIVERY "Delivery: the Bundle or a BundleDeployment is not written" {
         /// The chart has too many files or bytes to be kept in the management cluster (`spec.chartSource.deliver: Content`).
-        ChartTooLarge: "Publish a smaller chart, raise the memory of the controller if the message names it, or use `spec.chartSource.deliver: Direct`.",
+        ChartTooLarge: "Publish a smaller chart, raise the memory of the controller if the message names it, or use `spec.chartSource.deliver: Direct` with a chart of a repository or registry.",
         /// The charts in the management cluster take as many bytes as they may, in total or for the namespace.
-        ContentQuotaExceeded: "Delete HelmOps with `spec.chartSource.deliver: Content`, raise `--content-size` of the controller, or use `spec.chartSource.deliver: Direct`.",
+        ContentQuotaExceeded: "Delete HelmOps with `spec.chartSource.deliver: Content`, raise `--content-size` of the controller or `helmOp.contentSize` of the Policy, or use `spec.chartSource.deliver: Direct` with a chart of a repository or registry.",
         /// `spec.chartSource.deliver: Content` needs the bundle controller of helmops.
         ContentUnsupported: "Run the controller with `--controllers=helmop,bundle`, see [standalone.md](standalone.md), or use `spec.chartSource.deliver: Direct`.",
         /// A Content object of the management cluster cannot be used: it was changed, or belongs to something else.

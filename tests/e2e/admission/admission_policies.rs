@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use crate::harness::SOON;
 
 /// The allowed chart sources: those of the manifests, and paths of a host.
-const ALLOWED: [&str; 4] = [
+const ALLOWED: [&str; 5] = [
     "https://charts.example.com",
     "oci://registry.example.com/charts",
     "https://h.example.com/team-a",
     "https://h.example.com/projects/team%2Fcharts",
+    "git+https://git.example.com/team",
 ];
 
 fn helmop(name: &str, spec: &Value) -> String {
@@ -88,12 +89,35 @@ async fn admission_policies_deny_insecure_tls_foreign_repositories_copies_and_de
         let error = apply_error(&kubectl, "foreign", &foreign).await;
         assert!(error.contains("is not allowed"), "{foreign}: {error}");
     }
+    git_repositories_are_denied(&kubectl).await;
     endpoints_of_gates_are_denied(&kubectl).await;
     ambiguous_paths_are_denied(&kubectl).await;
     only_listed_resources_are_copied(&kubectl).await;
     let early = ["label", "helmop/early", "team=a"];
     kubectl.run(&early).await.unwrap().ok().unwrap();
     protected_helmops_are_not_deleted(&kubectl).await;
+}
+
+/// A listed Helm repository allows no Git repository.
+async fn git_repositories_are_denied(kubectl: &Kubectl) {
+    for (url, is_allowed) in [
+        ("https://git.example.com/team/charts.git", true),
+        ("https://git.example.com/other/charts.git", false),
+        ("https://git.example.com/team/../other/charts.git", false),
+        ("https://git.example.com@evil.example.org/team/charts.git", false),
+        ("https://charts.example.com/charts.git", false),
+        ("ssh://git@git.example.com/team/charts.git", false),
+        ("git@git.example.com:team/charts.git", false),
+    ] {
+        let spec = json!({ "chartSource": { "git": { "url": url } } });
+        let error = dry_run_error_of(kubectl, "HelmOp", &spec).await;
+        let denied = format!("spec.chartSource.git.url: git+{url} is not allowed");
+        let is_denied = error.contains(&denied);
+        assert!(
+            if is_allowed { error.is_empty() } else { is_denied },
+            "{url}: {error}"
+        );
+    }
 }
 
 /// The endpoint of a gate gets the login of a Secret, as a repository does.

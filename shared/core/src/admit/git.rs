@@ -12,6 +12,7 @@ use helmops_model::{
 };
 
 use super::options;
+use crate::poll;
 
 /// Checks the source of a chart; `None` if it is invalid.
 pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> Option<GitRequest> {
@@ -84,6 +85,46 @@ pub fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec
                       moved when a change is old enough";
         errors.forbidden(&root.field("minAge"), Reason::VersionForbidden, age, detail);
     }
+}
+
+/// What is valid but questionable.
+pub fn warnings(spec: &HelmOpSpec, source: &GitSource) -> impl Iterator<Item = String> {
+    let reference = source.reference.clone().unwrap_or_default();
+    let names = [
+        ("commit", reference.commit),
+        ("semver", reference.semver),
+        ("tag", reference.tag),
+        ("branch", reference.branch),
+    ];
+    let mut set = names.into_iter().filter(|(_, text)| !text.is_empty());
+    let counts = set.next().map(|(field, _)| field);
+    let ignored: Vec<_> = set.map(|(field, _)| field).collect();
+    let is_polled = poll::interval(spec.polling_interval.as_deref()).is_ok_and(|interval| interval.is_some());
+    let is_commit = counts == Some("commit");
+    let is_plain = matches!(Location::parse(&source.url), Ok(Location::Http(url)) if url.scheme() == "http");
+    let warnings = [
+        (!ignored.is_empty()).then(|| {
+            format!(
+                "spec.chartSource.git.ref: {} has no effect, because {} is set; remove one of them",
+                ignored.join(" and "),
+                counts.unwrap_or_default()
+            )
+        }),
+        (is_polled && is_commit).then(|| {
+            "spec.pollingInterval: has no effect, because spec.chartSource.git.ref.commit names one commit; remove it".to_owned()
+        }),
+        (!is_polled && !is_commit).then(|| {
+            "spec.pollingInterval: not set, so later commits are not deployed; set it, such as 5m, or request polls".to_owned()
+        }),
+        (is_plain && !source.secret_name().is_empty()).then(|| {
+            format!(
+                "spec.chartSource.git.url: {} is plain http, so the credentials of Secret {} are sent unencrypted; use https",
+                url::redacted(&source.url),
+                source.secret_name()
+            )
+        }),
+    ];
+    warnings.into_iter().flatten()
 }
 
 fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {

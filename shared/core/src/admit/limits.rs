@@ -176,12 +176,11 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
 }
 
 fn check_git(errors: &mut FieldErrors, path: &Path<'_>, git: &GitSource) {
-    let secret = git.secret_ref.as_ref().map_or("", |reference| &reference.name);
     for (field, text, limit) in [
         ("url", git.url.as_str(), limits::URL),
         ("path", &git.path, limits::PATH),
         ("reconcileStrategy", &git.reconcile_strategy, limits::NAME),
-        ("secretRef.name", secret, limits::NAME),
+        ("secretRef.name", git.secret_name(), limits::NAME),
     ] {
         length(errors, &path.field(field), text, limit);
     }

@@ -166,7 +166,8 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
         errors.required(
             &path,
             Reason::HelmRequired,
-            "helm options are empty; set the chart to deploy: repo, chart and version",
+            "helm options are empty; set the chart to deploy: repo, chart and version (a chart in Git, spec.chartSource.git, needs the CRD of HelmOps \
+             of this release: another one drops the field)",
         );
         return None;
     };

@@ -12,7 +12,7 @@ use helmops_model::chart::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{MAX_HELM_RUN, lifecycle, nulls};
+use super::{MAX_HELM_RUN, git, lifecycle, nulls};
 use crate::poll;
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
@@ -35,8 +35,13 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
         chart(&mut warnings, "spec.helm", helm);
         numbers(&mut warnings, helm);
         short_history(&mut warnings, spec, helm);
-        polling(&mut warnings, spec, helm);
+        if spec.git().is_none() {
+            polling(&mut warnings, spec, helm);
+        }
         transport(&mut warnings, spec, helm);
+    }
+    if let Some(source) = spec.git() {
+        git::warnings(spec, source).for_each(|warning| warnings.add(warning));
     }
     for (index, target) in spec.bundle.targets.iter().enumerate() {
         let path = format!("spec.targets[{index}]");

@@ -78,7 +78,8 @@ fn set_all<'f>(
     charts: &mut [RequestedChart<'_, '_>],
     version: impl Fn(&ChartRequest<'_>) -> Option<&'f str>,
 ) {
-    for chart in charts {
+    // Without its commit, a version of a chart in a Git repository is of no use.
+    for chart in charts.iter_mut().filter(|chart| chart.request.git.is_none()) {
         chart.version = version(chart.request).map(|version| version.to_owned().into());
     }
 }

@@ -61,7 +61,8 @@ pub use self::{pattern_errors::pattern_errors, review::Decision};
 use std::borrow::Cow;
 
 use helmops_api::{
-    Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, Policy, rollout::RolloutStrategy,
+    Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, HelmOpSpec, Policy,
+    rollout::RolloutStrategy,
 };
 use helmops_model::{
     chart::{request::ChartRequest, source::ChartSource, url},
@@ -205,12 +206,12 @@ impl Policies {
         let account = self
             .service_accounts
             .default_for(&helmop.spec.bundle.options.service_account);
+        let named = &helmop.spec.helm_secret_name;
         // It is for repositories and registries, and would be copied to the clusters.
-        let is_of_git = helmop.spec.git().is_some();
         let secret = self
             .helm_secrets
-            .default_for(&helmop.spec.helm_secret_name)
-            .filter(|_| !is_of_git);
+            .default_for(named)
+            .filter(|_| helmop.spec.git().is_none());
         if account.is_none() && secret.is_none() {
             return Cow::Borrowed(helmop);
         }
@@ -224,9 +225,15 @@ impl Policies {
         Cow::Owned(completed)
     }
 
-    /// The Secret that a HelmOp with the name `named` in its spec uses: its default if `named` is empty.
-    pub fn helm_secret<'a>(&'a self, named: &'a str) -> &'a str {
-        self.helm_secrets.default_for(named).unwrap_or(named)
+    /// The Secret with the access to the chart of a HelmOp: that of its Git repository, or the one that it names, or the default. Empty for none.
+    pub fn access_secret<'a>(&'a self, spec: &'a HelmOpSpec) -> &'a str {
+        match spec.git() {
+            Some(git) => git.secret_name(),
+            None => self
+                .helm_secrets
+                .default_for(&spec.helm_secret_name)
+                .unwrap_or(&spec.helm_secret_name),
+        }
     }
 
     /// Checks whether a valid HelmOp, with [defaults](Self::apply_defaults) applied, is allowed.

@@ -174,12 +174,13 @@ impl<'o> Chart<'o> {
         let helm = options.helm.as_ref()?;
         let (repo, name) = match ChartSource::of(&helm.repo, &helm.chart) {
             ChartSource::Archive { .. } => return None,
-            ChartSource::Oci { repo } => (repo, ""),
-            ChartSource::Repository { repo, chart } => (repo, chart),
-            ChartSource::Git { repo, path } => (repo, path),
+            ChartSource::Oci { repo } => (url::identity(repo), ""),
+            ChartSource::Repository { repo, chart } => (url::identity(repo), chart),
+            // As the record has it.
+            ChartSource::Git { repo, path } => (repo.to_owned(), path),
         };
         Some(Self {
-            repo: url::identity(repo),
+            repo,
             name,
             version: &helm.version,
         })

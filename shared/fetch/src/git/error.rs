@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use super::ssh::HostKeyError;
 use crate::{
-    TIME_LIMIT,
     http::{FetchError, FetchErrorKind},
     secret::SecretError,
 };
@@ -85,9 +84,14 @@ pub enum GitError {
         /// The URL of the repository, without credentials.
         url: String,
     },
-    /// It took too long.
-    #[error("reading the chart took longer than {} s in total; check the Git server and the network", TIME_LIMIT.as_secs())]
-    Deadline,
+    /// The chart is another one than the one that was resolved.
+    #[error(
+        "{url}: the chart is another one than it was when it was resolved; the next poll deploys it as it is now"
+    )]
+    Changed {
+        /// The URL of the repository, without credentials.
+        url: String,
+    },
 }
 
 /// Why there is no session over SSH.
@@ -204,7 +208,7 @@ impl ClassifiedError for GitError {
                 _ => classified(Reason::InvalidSecret, Class::Absent),
             },
             Self::MissingFiles { .. } => classified(Reason::RepositoryError, Class::Absent),
-            Self::Deadline => classified(Reason::Timeout, Class::TRANSIENT),
+            Self::Changed { .. } => classified(Reason::DigestMismatch, Class::Absent),
         }
     }
 }
@@ -336,7 +340,7 @@ mod tests {
                 absent(Reason::RepositoryError),
             ),
             (GitError::Location, absent(Reason::InvalidURL)),
-            (GitError::Deadline, classified(Reason::Timeout, Class::TRANSIENT)),
+            (GitError::Changed { url: url() }, absent(Reason::DigestMismatch)),
         ] {
             assert_eq!(error.classify(), expected, "{error}");
         }

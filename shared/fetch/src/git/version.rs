@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use helmops_git::Reference;
 use helmops_model::chart::resolved::ChartVersion;
+use helmops_runtime::error_class::ClassifiedError;
 
 use super::{
     Access, Content, GitChart, GitError, GitPoll, GitQuery, GitRepositories, HttpClient, KnownChart,
@@ -56,7 +57,7 @@ impl GitRepositories {
     /// The archive of a version that was resolved.
     ///
     /// # Errors
-    /// If the repository cannot be read, or has no such commit or chart any more.
+    /// If the repository cannot be read, or has no such chart any more.
     pub async fn archive(
         &self,
         http: &HttpClient,
@@ -65,21 +66,34 @@ impl GitRepositories {
         version: &ChartVersion,
         limit: u64,
     ) -> Result<PackedChart, GitError> {
-        let mut chart = chart.clone();
-        if let Some(commit) = commit(version) {
-            chart.reference = Reference::Commit(commit);
-        }
         let query = GitQuery {
             known: None,
             since: Instant::now(),
             archive: limit.try_into().unwrap_or(usize::MAX),
         };
-        match self.poll(http, access, &chart, query).await? {
-            GitPoll::Changed(_, packed) => Ok(*packed),
-            // Nothing is known that it could be the same as.
-            GitPoll::SameCommit | GitPoll::SameContent(_) => Err(GitError::MissingFiles {
-                url: chart.location.identity(),
-            }),
+        let packed = async |reference| {
+            let of_reference = GitChart {
+                reference,
+                ..chart.clone()
+            };
+            match self.poll(http, access, &of_reference, query).await? {
+                GitPoll::Changed(_, packed) if packed.content.to_string() == version.digest => Ok(*packed),
+                GitPoll::Changed(..) | GitPoll::SameCommit | GitPoll::SameContent(_) => {
+                    Err(GitError::Changed {
+                        url: version.url.clone(),
+                    })
+                }
+            }
+        };
+        let Some(commit) = commit(version) else {
+            return packed(chart.reference.clone()).await;
+        };
+        match packed(Reference::Commit(commit)).await {
+            // A commit that nothing refers to any more is deleted some day, and some servers send only those that are named.
+            Err(error) if !error.class().is_transient() && chart.is_moving() => {
+                packed(chart.reference.clone()).await.map_err(|_| error)
+            }
+            other => other,
         }
     }
 }
