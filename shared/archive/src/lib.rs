@@ -7,6 +7,8 @@
 //!         (bytes)  (headers)  (names)          └─► nested: the archives of subcharts
 //! ```
 //!
+//! `writer` writes archives, with the same bytes for the same files.
+//!
 //! `crds`, `templates`, `values_files` and `unpack` read the folders of CRDs, of templates, and files with values in the same way.
 
 #![warn(missing_docs)]
@@ -24,14 +26,16 @@ mod reader;
 mod templates;
 mod unpack;
 mod values_files;
+mod writer;
 
 pub use crds::check_crds;
 pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
-pub use path::MAX_PATH;
+pub use path::{MAX_PATH, is_path};
 pub use templates::template_with;
 pub use unpack::files;
 pub use values_files::{ValuesFiles, values_files};
+pub use writer::ArchiveWriter;
 
 use std::io::Read;
 

@@ -54,6 +54,11 @@ impl EntryPath {
     }
 }
 
+/// Whether a file of an archive may have this path.
+pub fn is_path(path: &str) -> bool {
+    EntryPath::parse(path.as_bytes(), false).is_ok()
+}
+
 /// What is wrong with a path.
 fn problem(path: &str) -> Option<PathProblem> {
     let is_drive = |part: &str| {

@@ -3,12 +3,10 @@
 use std::io::{self, Write};
 
 use bounded_text::{excerpt, hex};
-use flate2::{Compression, GzBuilder, write::GzEncoder};
 use go_formats::yaml;
-use helm_archive::Limits;
+use helm_archive::{ArchiveWriter, Limits};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
-use tar::{Builder, EntryType, Header};
 
 use super::{
     ChartFiles, Content,
@@ -82,15 +80,10 @@ pub fn pack(
         files,
         chart_yaml,
     } = chart;
-    // Nothing of the machine or the time.
-    let compressed = GzBuilder::new().mtime(0).operating_system(255).write(
-        Bounded {
-            bytes: Vec::new(),
-            limit,
-        },
-        Compression::default(),
-    );
-    let mut archive = Builder::new(compressed);
+    let mut archive = ArchiveWriter::new(Bounded {
+        bytes: Vec::new(),
+        limit,
+    });
     let version = version(&chart_yaml.version, strategy, &content);
     let mut total = 0;
     for (path, file) in files {
@@ -116,18 +109,17 @@ pub fn pack(
         let written = if strategy == Strategy::Revision
             && path.strip_prefix(&*chart_yaml.name) == Some("/Chart.yaml")
         {
-            add(
-                &mut archive,
+            archive.add(
                 &path,
                 with_version(&chart_yaml, &version, &file.source)?.as_bytes(),
             )
         } else {
-            add(&mut archive, &path, &bytes)
+            archive.add(&path, &bytes)
         };
         written.map_err(|error| write_error(&error, &file.source, limit))?;
     }
-    let archive = archive.into_inner().and_then(GzEncoder::finish);
     let archive = archive
+        .finish()
         .map_err(|error| write_error(&error, CHART_YAML, limit))?
         .bytes;
     let checked = helm_archive::check(&*archive, Limits::HELM)?;
@@ -161,17 +153,6 @@ fn with_version(chart: &ChartYaml, version: &str, source: &str) -> Result<String
         path: excerpt(source, MAX_SHOWN),
         cause: error.to_string(),
     })
-}
-
-fn add<W: Write>(archive: &mut Builder<W>, path: &str, content: &[u8]) -> io::Result<()> {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(EntryType::Regular);
-    header.set_mode(0o644);
-    header.set_mtime(0);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_size(content.len() as u64);
-    archive.append_data(&mut header, path, content)
 }
 
 /// Bytes, up to a limit.
