@@ -9,15 +9,14 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     fs::{self, File},
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::SystemTime,
 };
 
-use bounded_text::hex;
+use helmops_model::chart::digest::HashingWriter;
 use helmops_process::lock;
-use ring::digest::{Context, SHA256};
 use tempfile::{Builder, NamedTempFile, TempPath};
 
 use super::key::ChartKey;
@@ -26,8 +25,6 @@ use super::key::ChartKey;
 const ARCHIVE: &str = ".tgz";
 /// The start of the name of an archive that is not complete.
 const PARTIAL: &str = "partial-";
-/// Size of the chunks in which a file is read, in bytes.
-const CHUNK: usize = 64 << 10;
 
 /// The archives in a folder.
 #[derive(Clone, Debug)]
@@ -285,15 +282,10 @@ fn parse_name(name: &str) -> Option<(ChartKey, String)> {
 
 fn sha256_of(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
-    let mut digest = Context::new(&SHA256);
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let count = file.read(&mut chunk)?;
-        match chunk.get(..count) {
-            Some(read) if !read.is_empty() => digest.update(read),
-            _ => return Ok(hex(digest.finish().as_ref())),
-        }
-    }
+    let mut digest = HashingWriter::new(io::sink());
+    io::copy(&mut file, &mut digest)?;
+    let (_, sha256, _) = digest.finish()?;
+    Ok(sha256)
 }
 
 /// A file that cannot be deleted is found again by the next process.

@@ -2,8 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use bounded_text::hex;
-use ring::digest::{Context, SHA256};
+use helmops_model::chart::digest::HashingWriter;
 
 use super::error::{DigestMismatch, DownloadError, Origin};
 use crate::http::{CHUNK, FetchErrorKind, HttpResponse, read_error};
@@ -66,29 +65,21 @@ fn check(required: &[Required], actual: &str, url: &str) -> Result<(), DigestMis
 }
 
 /// Errors of the body are those of the request, and errors of the output the inner ones.
-fn copy<W: Write>(
-    mut body: impl Read,
-    mut output: W,
-) -> Result<Result<Stored<W>, io::Error>, FetchErrorKind> {
-    let (mut digest, mut bytes) = (Context::new(&SHA256), 0);
+fn copy<W: Write>(mut body: impl Read, output: W) -> Result<Result<Stored<W>, io::Error>, FetchErrorKind> {
+    let mut output = HashingWriter::new(output);
     let mut chunk = vec![0; CHUNK];
     loop {
         let count = body.read(&mut chunk).map_err(|error| read_error(&error))?;
         let Some(read) = chunk.get(..count).filter(|read| !read.is_empty()) else {
             break;
         };
-        digest.update(read);
-        bytes += read.len() as u64;
         if let Err(error) = output.write_all(read) {
             return Ok(Err(error));
         }
     }
-    if let Err(error) = output.flush() {
-        return Ok(Err(error));
-    }
-    Ok(Ok(Stored {
+    Ok(output.finish().map(|(output, sha256, bytes)| Stored {
         output,
-        sha256: hex(digest.finish().as_ref()),
+        sha256,
         bytes,
     }))
 }
