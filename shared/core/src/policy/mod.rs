@@ -31,7 +31,7 @@
 //! - The `helm` block of a target is checked like `spec.helm`, after inheritance; so is its `serviceAccount`.
 //! - The Secret for a Git repository is compared like `helmSecretName`, whose default it does not get.
 //! - The URL of a gate is compared like a repository, and its Secret like `helmSecretName`.
-//! - `chartSource.deliver` is compared with `helmOp.allowedDelivery`; a HelmOp without it has `Direct`.
+//! - `chartSource.deliver` is compared with `helmOp.allowedDelivery`; a HelmOp without it has `Direct`. So are the records of a Bundle.
 //! - `downstreamResources` of the HelmOp and of each target have their own rules (module `downstream`), and so have the namespaces in
 //!   `lifecycle.dependsOn` (module `dependencies`).
 //! - A [`ValidHelmOp`] names a source and a chart in one of the three forms, so all of them are checked. An empty name is
@@ -61,11 +61,11 @@ pub use self::{pattern_errors::pattern_errors, review::Decision};
 use std::borrow::Cow;
 
 use helmops_api::{
-    Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, HelmOpSpec, Policy,
+    Bundle, BundleDeploymentOptions, BundleTarget, Decoded, HelmOp, HelmOpSpec, Policy, labels,
     rollout::RolloutStrategy,
 };
 use helmops_model::{
-    chart::{request::ChartRequest, source::ChartSource, url},
+    chart::{delivery::Delivery, request::ChartRequest, source::ChartSource, url},
     reason::Reason,
     validation::{FieldErrors, Path},
 };
@@ -80,7 +80,10 @@ use self::{
     names::Names,
     patterns::Patterns,
 };
-use crate::admit::ValidHelmOp;
+use crate::{
+    admit::ValidHelmOp,
+    targeting::chart_record::{has_content, recorded_in},
+};
 
 /// Every violation has the same reason, as in Fleet.
 const REASON: Reason = Reason::PolicyViolation;
@@ -293,6 +296,7 @@ impl Policies {
             let path = path.field("helmOpSecretName");
             errors.forbidden(&path, REASON, &options.secret_name, detail);
         }
+        self.check_delivery(&mut errors, bundle);
         self.check_gates(&mut errors, &root, spec.rollout_strategy.as_ref());
         let targets = root.field("targets");
         for (index, target) in spec.targets.iter().enumerate() {
@@ -415,6 +419,24 @@ impl Policies {
         self.check_options(errors, path, namespace, &target.options, CLEARED_ACCOUNT);
         if let Some(own) = own {
             self.check_chart(errors, &path.field("helm"), own, Some(main));
+        }
+    }
+
+    /// Checks how a Bundle has its charts delivered: a record may name a Content that the HelmOp of another tenant has stored.
+    fn check_delivery(&self, errors: &mut FieldErrors, bundle: &Bundle) {
+        let metadata = Path::root("metadata");
+        let annotations = metadata.field("annotations");
+        let spec = Path::root("spec");
+        let records = recorded_in(bundle).unwrap_or_default();
+        let (path, delivery) = if records.iter().any(has_content) {
+            (annotations.field(labels::RESOLVED), Delivery::Content)
+        } else if bundle.spec.helm_op_options.is_some() {
+            (spec.field("helmOpOptions"), Delivery::Direct)
+        } else {
+            return;
+        };
+        if let Err(detail) = self.delivery.check(delivery.as_str()) {
+            errors.forbidden(&path, REASON, delivery.as_str(), detail);
         }
     }
 

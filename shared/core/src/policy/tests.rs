@@ -1,6 +1,6 @@
 //! Every rule, and every attempt to bypass it.
 
-use helmops_api::{Bundle, Decoded, HelmOp, Policy};
+use helmops_api::{Bundle, Decoded, HelmOp, Policy, labels};
 use helmops_model::{reason::Reason, validation::FieldErrors};
 use serde_json::{Value, json};
 
@@ -479,6 +479,43 @@ fn rejected_in_bundle(policies: &Policies, spec: &Value) -> Vec<String> {
     let errors = policies.check_bundle(&bundle).err().unwrap_or_default();
     let fields = rejected(&errors).into_iter();
     fields.map(|(path, _)| path.to_owned()).collect()
+}
+
+#[test]
+fn the_delivery_of_the_charts_of_a_bundle_is_checked() {
+    let id = format!("s-{}", "0".repeat(61));
+    let rejected = |allowed: &str, content: Option<&str>| {
+        let policies = one(json!({ "helmOp": { "allowedDelivery": [allowed] } }));
+        let records =
+            content.map(|content| json!([{ "chart": "db" }, { "chart": "web", "content": content }]));
+        let annotations = records.map(|records| json!({ labels::RESOLVED: records.to_string() }));
+        let object = json!({
+            "metadata": { "annotations": annotations }, "spec": { "helmOpOptions": {}, "helm": { "chart": "web" } },
+        });
+        let bundle: Bundle = serde_json::from_str(&object.to_string()).unwrap();
+        let errors = policies.check_bundle(&bundle).err().unwrap_or_default();
+        errors.to_string()
+    };
+    for (content, is_content) in [(Some(&*id), true), (Some("x"), false), (None, false)] {
+        let (direct, of_content) = (rejected("Direct", content), rejected("Content", content));
+        assert_eq!(direct.is_empty(), !is_content, "{direct}");
+        assert_eq!(of_content.is_empty(), is_content, "{of_content}");
+        let expected = if is_content {
+            labels::RESOLVED
+        } else {
+            "spec.helmOpOptions"
+        };
+        assert!(
+            format!("{direct}{of_content}").contains(expected),
+            "{direct}{of_content}"
+        );
+    }
+    let bundle = Bundle::default();
+    let policies = one(json!({ "helmOp": { "allowedDelivery": ["Content"] } }));
+    assert!(
+        policies.check_bundle(&bundle).is_ok(),
+        "it has no chart of a HelmOp"
+    );
 }
 
 #[test]

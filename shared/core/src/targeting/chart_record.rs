@@ -6,6 +6,7 @@
 
 use helm_index::is_complete_version;
 use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, ResolvedChart, labels};
+use helmops_content::ContentId;
 use helmops_model::chart::{
     delivery::content_folder,
     request::OnDigestChange,
@@ -19,9 +20,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub struct ChartRecords(Vec<ResolvedChart>);
 
 impl ChartRecords {
-    /// Those in the annotation of a Bundle; none if it is missing or invalid.
+    /// Those in the annotation of a Bundle; none if it is missing or invalid. What is no ID of a Content delivers no chart.
     pub fn of(bundle: &Bundle) -> Self {
-        Self(recorded_in(bundle).unwrap_or_default())
+        let mut records = recorded_in(bundle).unwrap_or_default();
+        for record in records.iter_mut().filter(|record| !has_content(record)) {
+            record.content.clear();
+        }
+        Self(records)
     }
 
     /// Whether they have one of the chart in these options, see [`is_resolved`].
@@ -123,6 +128,11 @@ impl ChartRecords {
             ..ResolvedChart::default()
         })
     }
+}
+
+/// Whether the chart of a record is in a Content.
+pub fn has_content(record: &ResolvedChart) -> bool {
+    record.content.parse::<ContentId>().is_ok()
 }
 
 /// The records in the annotation of a Bundle; `None` if it is missing or invalid.
@@ -316,19 +326,20 @@ mod tests {
 
     #[test]
     fn options_of_a_chart_in_a_content_name_its_folder_and_no_repository() {
-        let with_content = |mut record: Value, content: &str| {
+        let id = |digit: &str| format!("s-{}", digit.repeat(61));
+        let with_content = |mut record: Value, content: String| {
             record["content"] = json!(content);
             record
         };
         let all = records(&[
-            with_content(record("https://h", "web", "1.0.0", "a"), "s-1"),
-            with_content(record("oci://h/charts/db", "", "1.0.0", "sha256:b"), "s-2"),
+            with_content(record("https://h", "web", "1.0.0", "a"), id("1")),
+            with_content(record("oci://h/charts/db", "", "1.0.0", "sha256:b"), id("2")),
             record("https://h", "direct", "1.0.0", "c"),
         ]);
         for (repo, chart, folder, contents) in [
-            ("https://h", "web", "web", "s-1"),
-            ("oci://h/charts/db", "", "db", "s-2"),
-            ("https://h", "direct", "direct", ""),
+            ("https://h", "web", "web", id("1")),
+            ("oci://h/charts/db", "", "db", id("2")),
+            ("https://h", "direct", "direct", String::new()),
         ] {
             let mut before = options(repo, chart, "1.0.0");
             before.kustomize = serde_json::from_str(r#"{"dir":"overlays/prod"}"#).unwrap();
