@@ -211,10 +211,12 @@ impl<'b> BundleDelivery<'b> {
             return None;
         }
         let namespace = target.namespace()?;
+        let next = NextState::of(desired, target.existing, step);
         Some(StepInput {
             desired,
             existing: target.existing,
-            next: NextState::of(desired, target.existing, step),
+            next,
+            needs_access: !is_of_content(self.bundle, next.ids[0]),
             destination: Destination {
                 namespace,
                 bundle_namespace: self.bundle_namespace(),
@@ -226,7 +228,7 @@ impl<'b> BundleDelivery<'b> {
     /// The copies of sources that a deployment needs after a step: for its access, and its current and staged downstream
     /// resources.
     pub(super) fn source_copies(&self, input: &StepInput<'_>) -> Vec<&SourceCopy<'b>> {
-        let mut copies: Vec<_> = self.access.iter().filter(|_| input.needs_access()).collect();
+        let mut copies: Vec<_> = self.access.iter().filter(|_| input.needs_access).collect();
         for options in input.next.options.into_iter().flatten() {
             for copy in self.downstream_of(options) {
                 if !copies.iter().any(|other| std::ptr::eq(*other, copy)) {
@@ -244,15 +246,12 @@ pub(super) struct StepInput<'t> {
     pub desired: &'t DesiredTarget,
     pub existing: Option<&'t BundleDeployment>,
     pub next: NextState<'t>,
+    /// Whether the agent fetches the chart from its repository after the step.
+    pub needs_access: bool,
     pub destination: Destination<'t>,
 }
 
 impl StepInput<'_> {
-    /// Whether the agent fetches the chart from its repository after the step.
-    pub fn needs_access(&self) -> bool {
-        !is_of_content(self.next.ids[0])
-    }
-
     /// The Secret with the values of the deployment, which has the same name.
     pub fn values_reference(&self) -> CopyRef {
         CopyRef {

@@ -65,7 +65,9 @@ impl BundleDelivery<'_> {
             Ok(downstream) => downstream,
             Err(error) => return Some(Blocked::until_change(error.to_string())),
         };
-        let access = self.access_source().filter(|_| !is_of_content(&desired.id));
+        let access = self
+            .access_source()
+            .filter(|_| !is_of_content(self.bundle(), &desired.id));
         let unavailable = downstream
             .iter()
             .chain(access)

@@ -95,7 +95,7 @@ impl BundleDelivery<'_> {
                 }
                 continue;
             }
-            let access = self.access().filter(|_| input.needs_access());
+            let access = self.access().filter(|_| input.needs_access);
             let is_access =
                 access.is_some_and(|access| access.reference(input.destination.namespace) == *reference);
             let needed = needed.get_or_insert_with(|| input.downstream());

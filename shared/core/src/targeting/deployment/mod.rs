@@ -313,7 +313,7 @@ fn set_remaining(
 ) {
     // Without them the agent reads the Content that its deployment ID names. What the rollout has not reached keeps its source.
     let chart_options = bundle.spec.helm_op_options.clone();
-    let chart_options = chart_options.filter(|_| !is_of_content(&spec.deployment_id));
+    let chart_options = chart_options.filter(|_| !is_of_content(bundle, &spec.deployment_id));
     let chart_options = chart_options.map(|mut options| {
         options.secret_name = access_secret(bundle).unwrap_or_default();
         options
@@ -339,9 +339,10 @@ fn set_remaining(
     }
 }
 
-/// Whether the chart of a deployment with this ID is in a Content, so that its agent needs no access to a repository.
-pub fn is_of_content(deployment_id: &str) -> bool {
-    deployment_content(deployment_id).is_some()
+/// Whether the chart of a deployment with this ID is in a Content, so that its agent needs no access to a repository. Files of a Bundle that
+/// are in a registry have IDs of the same form.
+pub fn is_of_content(bundle: &Bundle, deployment_id: &str) -> bool {
+    bundle.spec.contents_id.is_empty() && deployment_content(deployment_id).is_some()
 }
 
 /// The name of the copy of a Bundle's access Secret, if it has one.

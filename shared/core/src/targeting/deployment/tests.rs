@@ -119,6 +119,18 @@ fn an_agent_that_reads_a_content_needs_no_access_to_a_repository() {
     let record = resolved_chart(&read).expect("its agent reads valuesFiles from the content");
     assert_eq!((&*record.chart, &*record.digest), ("web", ""));
 
+    // What is no ID of a Content delivers nothing.
+    assert_eq!(
+        first(&delivered("s-1"), RolloutStep::Promote).deployment.spec,
+        direct.spec
+    );
+    // Files in a registry have IDs of the same form, and their Bundle may have options for charts, too.
+    let mut files = delivered("");
+    files.spec.contents_id.clone_from(&content);
+    let files = first(&files, RolloutStep::Promote).deployment.spec;
+    assert!(files.oci_contents && files.deployment_id.starts_with(&content));
+    assert_eq!(files.helm_chart_options, direct.spec.helm_chart_options);
+
     // What the rollout has not reached keeps its source, in both directions.
     let cluster = cluster(&json!({}), &json!({}));
     for (bundle, existing) in [(delivered(&content), &direct), (delivered(""), &read)] {
