@@ -1,52 +1,54 @@
 //! The files of a Bundle: read from the management cluster or a registry, and packed as the archive of a chart.
 //!
 //! ```text
-//!     ┌─► Content, with its parts ───────────┐
-//! ID ─┴─► Secret ─► registry ─► JSON ────────┴─► verified manifest ─► chart of helmops_release::content ─► archive
-//!                                                                       └─ patches of overlays ─► Helm ─┘
+//!     ┌─► Content, with its parts ─┐
+//! ID ─┴─► Secret ─► registry ──────┴─► file ─► verified manifest ─► chart of helmops_release::content ─► archive
+//!                                                                    └─ patches of overlays ─► Helm ─┘
 //! ```
+//!
+//! What is downloaded is in the file of the archive until it is packed: no download and no Helm waits for memory.
+
+mod error;
+mod objects;
+mod pack;
 
 use std::{
-    io::{self, BufWriter, Write},
+    fs::{self, File},
+    io::BufWriter,
+    path::Path,
     sync::Arc,
 };
 
-use bounded_text::hex;
-use flate2::{Compression, write::GzEncoder};
-use helmops_api::{BundleDeployment, Content};
-use helmops_content::{ContentError, ContentId, Limits, Manifest, Opened, deployment_content, open};
+use helmops_api::{BundleDeployment, labels};
+use helmops_content::{ContentId, Limits, Manifest, deployment_content};
+use helmops_fair::{FairSemaphore, deadline::excluded};
 use helmops_fetch::Resolver;
 use helmops_helm::{
     Failure, FailureReason,
     request::{Action, Identity, Request},
     run_scope::RunScope,
 };
-use helmops_kube::path_segment;
 use helmops_release::{
-    content::{ChartEntry, ContentFiles, ContentSource, PatchedFile},
+    content::{ContentFiles, ContentSource, PatchedFile},
     names::{ReleaseKey, name_of},
 };
-use helmops_runtime::client::{CallError, bounded};
-use kube::{Api, Client};
-use ring::digest::{Context, SHA256};
-use tar::{Builder, Header};
+use kube::Client;
 use tempfile::NamedTempFile;
-use tokio::sync::Mutex;
 
+pub use self::error::{FilesOrigin, UnreadableFiles};
+use self::{objects::read_objects, pack::pack};
 use super::{
     Archive, ChartError, access_of_secret, blocking,
-    origin::{ChartOrigin, commit},
+    origin::{ChartOrigin, commit, has_files_of_bundle},
 };
 use crate::helm::HelmRuns;
 
-/// What is read of content: Helm reads files of at most 5 MiB, and charts of at most 100 MiB.
-const LIMITS: Limits = Limits {
-    json: 64 << 20,
-    file: 5 << 20,
-    ..Limits::CHART
-};
-/// All files of an archive, in bytes.
-const MAX_FILES: u64 = helm_archive::Limits::HELM.total;
+/// The controller stores no more of a chart.
+const LIMITS: Limits = Limits::CHART;
+/// Objects of the management cluster that are read at a time: each is in memory several times, and has 1.5 MB at most.
+const OBJECTS: usize = 4;
+/// Those of them for one namespace of Bundles.
+const OBJECTS_OF_ONE: usize = 2;
 
 /// What applies patches of overlays: Helm's program, which has the types of Kubernetes.
 #[derive(Clone, Copy)]
@@ -91,24 +93,22 @@ pub struct ContentStore<'s> {
     pub resolver: &'s Resolver,
 }
 
-impl ContentStore<'_> {
-    /// The verified files of a deployment.
-    async fn manifest(self, deployment: &BundleDeployment, id: &ContentId) -> Result<Manifest, ChartError> {
-        if ChartOrigin::of(deployment) != ChartOrigin::Storage {
-            return manifest(self.upstream, id).await;
-        }
-        let source = access_of_secret(deployment, id.as_str());
-        let files = self
-            .resolver
-            .download_content(self.upstream, source, LIMITS.json, Vec::new());
-        let (json, known) = (files.await.map_err(Box::new)?.output, id.clone());
-        Ok(blocking(move || Ok(Manifest::read(&json, &known, LIMITS))).await??)
-    }
+/// Reads content. The namespaces of Bundles share its memory.
+#[derive(Clone, Debug)]
+pub struct ContentReader {
+    objects: FairSemaphore<Arc<str>>,
+    /// All files of a Bundle are in memory, so there is one at a time.
+    unpacked: FairSemaphore<Arc<str>>,
 }
 
-/// Reads content. What is unpacked is in memory, so there is one at a time.
-#[derive(Clone, Debug, Default)]
-pub struct ContentReader(Arc<Mutex<()>>);
+impl Default for ContentReader {
+    fn default() -> Self {
+        Self {
+            objects: FairSemaphore::new(OBJECTS, OBJECTS_OF_ONE),
+            unpacked: FairSemaphore::new(1, 1),
+        }
+    }
+}
 
 impl ContentReader {
     /// Packs the chart of a deployment into a file.
@@ -122,101 +122,102 @@ impl ContentReader {
         patches: &OverlayPatches<'_>,
         file: NamedTempFile,
     ) -> Result<Archive, ChartError> {
-        let spec = &deployment.spec;
-        let id = deployment_content(&spec.deployment_id)
-            .ok_or_else(|| ChartError::NoContent(spec.deployment_id.clone()))?;
-        let _turn = self.0.lock().await;
-        let manifest = store.manifest(deployment, &id).await?;
+        let tenant = labels::of(&deployment.metadata, labels::BUNDLE_NAMESPACE).unwrap_or_default();
+        let tenant = &Arc::from(tenant);
+        let downloaded = Arc::new(self.download(store, deployment, tenant, &file).await?);
+        let overlays = deployment
+            .spec
+            .options
+            .yaml
+            .iter()
+            .flat_map(|yaml| &yaml.overlays);
+        let mut results = Vec::new();
+        if overlays.count() > 0 {
+            let (files, path) = (Arc::clone(&downloaded), file.path().to_owned());
+            let unpacked = self.unpack(tenant, move || Ok(files.read(&path)?.patched()));
+            results = patches.applied(unpacked.await?).await?;
+        }
+        let pack = move || {
+            let files = downloaded.read(file.path())?;
+            file.as_file().set_len(0)?;
+            pack(files.entries(results), file)
+        };
+        self.unpack(tenant, pack).await
+    }
+
+    /// Runs what has the files of a Bundle in memory on a thread.
+    async fn unpack<T: Send + 'static>(
+        &self,
+        tenant: &Arc<str>,
+        work: impl FnOnce() -> Result<T, ChartError> + Send + 'static,
+    ) -> Result<T, ChartError> {
+        let permit = excluded(self.unpacked.acquire(Arc::clone(tenant))).await;
+        // The thread holds it, so that a task that ends releases none while the work continues.
+        blocking(move || {
+            let _permit = permit;
+            Ok(work())
+        })
+        .await?
+    }
+
+    /// Downloads the files of a deployment into a file.
+    async fn download(
+        &self,
+        store: ContentStore<'_>,
+        deployment: &BundleDeployment,
+        tenant: &Arc<str>,
+        file: &NamedTempFile,
+    ) -> Result<DownloadedFiles, ChartError> {
+        let deployment_id = &deployment.spec.deployment_id;
+        let id =
+            deployment_content(deployment_id).ok_or_else(|| ChartError::NoContent(deployment_id.clone()))?;
+        let output = BufWriter::new(file.reopen()?);
+        let origin = if ChartOrigin::of(deployment) == ChartOrigin::Storage {
+            let source = access_of_secret(deployment, id.as_str());
+            let files = store
+                .resolver
+                .download_content(store.upstream, source, LIMITS.json, output);
+            files.await.map_err(Box::new)?;
+            FilesOrigin::Registry
+        } else {
+            read_objects(store.upstream, &self.objects, tenant, &id, output).await?;
+            FilesOrigin::Content
+        };
+        let mut deployment = deployment.clone();
+        if !has_files_of_bundle(&deployment) {
+            // The kustomization of a chart reads the files of the chart.
+            Arc::make_mut(&mut deployment.spec.options).kustomize = None;
+        }
+        Ok(DownloadedFiles {
+            deployment,
+            id,
+            origin,
+        })
+    }
+}
+
+/// The files of a deployment, in a file.
+struct DownloadedFiles {
+    deployment: BundleDeployment,
+    id: ContentId,
+    origin: FilesOrigin,
+}
+
+impl DownloadedFiles {
+    /// Verifies and reads the file, and finds the chart.
+    fn read(&self, path: &Path) -> Result<ContentFiles<'_>, ChartError> {
+        let manifest = match self.origin {
+            FilesOrigin::Content => Manifest::decompress(File::open(path)?, &self.id, LIMITS),
+            FilesOrigin::Registry => Manifest::read(&fs::read(path)?, &self.id, LIMITS),
+        };
+        let manifest = manifest.map_err(|error| self.origin.unreadable(error))?;
         let source = ContentSource {
-            deployment: name_of(deployment),
-            commit: commit(deployment),
-            options: &spec.options,
-            id: &id,
+            deployment: name_of(&self.deployment),
+            commit: commit(&self.deployment),
+            options: &self.deployment.spec.options,
+            id: &self.id,
             limits: LIMITS,
         };
-        let files = ContentFiles::new(manifest, source)?;
-        let results = patches.applied(files.patched()).await?;
-        let entries = files.entries(results);
-        blocking(move || Ok(pack(entries, file))).await?
-    }
-}
-
-/// The verified files of an ID.
-async fn manifest(upstream: &Client, id: &ContentId) -> Result<Manifest, ChartError> {
-    let content = object(upstream, id.as_str(), id).await?;
-    let known = id.clone();
-    let opened = blocking(move || Ok(open(&content, &known, LIMITS))).await??;
-    let mut assembly = match opened {
-        Opened::Whole(manifest) => return Ok(manifest),
-        Opened::Split(assembly) => assembly,
-    };
-    while let Some(part) = assembly.next_part() {
-        let content = object(upstream, &part, id).await?;
-        let added = blocking(move || Ok(assembly.add(&content).map(|()| assembly))).await?;
-        assembly = added?;
-    }
-    Ok(blocking(move || Ok(assembly.finish())).await??)
-}
-
-async fn object(upstream: &Client, name: &str, id: &ContentId) -> Result<Content, ChartError> {
-    let api = Api::<Content>::all(upstream.clone());
-    let found = bounded(api.get_opt(&path_segment(name))).await;
-    let found = found.map_err(CallError::of("read", format_args!("Content {name}")))?;
-    found.ok_or_else(|| ChartError::ContentMissing {
-        name: name.to_owned(),
-        is_part: name != id.as_str(),
-    })
-}
-
-/// Writes an archive: the same entries give the same bytes.
-fn pack(entries: Vec<ChartEntry>, file: NamedTempFile) -> Result<Archive, ChartError> {
-    let output = Hashed {
-        // A handle of its own: the file is deleted with `file` after an error.
-        output: BufWriter::new(file.reopen()?),
-        digest: Context::new(&SHA256),
-        bytes: 0,
-    };
-    let mut archive = Builder::new(GzEncoder::new(output, Compression::default()));
-    let mut total = 0;
-    for ChartEntry { path, content } in entries {
-        let bytes = content.bytes(LIMITS)?;
-        total += bytes.len() as u64;
-        if total > MAX_FILES {
-            return Err(ContentError::TooLarge { limit: MAX_FILES }.into());
-        }
-        let mut header = Header::new_gnu();
-        header.set_mode(0o644);
-        header.set_mtime(0);
-        header.set_size(bytes.len() as u64);
-        archive.append_data(&mut header, &path, &*bytes)?;
-    }
-    let mut output = archive.into_inner()?.finish()?;
-    output.flush()?;
-    Ok(Archive {
-        file,
-        sha256: hex(output.digest.finish().as_ref()),
-        bytes: output.bytes,
-    })
-}
-
-/// Computes the digest of what is written.
-struct Hashed<W> {
-    output: W,
-    digest: Context,
-    bytes: u64,
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.output.write(bytes)?;
-        if let Some(written) = bytes.get(..count) {
-            self.digest.update(written);
-            self.bytes += written.len() as u64;
-        }
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.output.flush()
+        Ok(ContentFiles::new(manifest, source)?)
     }
 }

@@ -14,6 +14,8 @@ use helmops_runtime::{
 };
 use thiserror::Error;
 
+use super::content::UnreadableFiles;
+
 /// Why there is no archive of a chart.
 #[derive(Debug, Error)]
 pub enum ChartError {
@@ -47,9 +49,15 @@ pub enum ChartError {
     /// The management cluster cannot be read.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The files of the Bundle are damaged, or make no chart.
+    /// The files of the Bundle are damaged.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadableFiles),
+    /// The files of the Bundle make no chart.
     #[error(transparent)]
     Content(#[from] ContentChartError),
+    /// The chart that they make is refused.
+    #[error("the files of the Bundle make no chart: {0}")]
+    Files(Box<ArchiveError>),
     /// Patches of overlays cannot be applied.
     #[error(transparent)]
     Patches(#[from] Box<Failure>),
@@ -102,13 +110,16 @@ impl ClassifiedError for ChartError {
             Self::NoContent(_) => classified(Reason::InvalidFiles, Class::Permanent),
             Self::ContentMissing { .. } => classified(Reason::ContentMissing, Class::Absent),
             // The Content may be written again, under the same name.
-            Self::Content(_) | Self::Patches(_) => classified(Reason::InvalidFiles, Class::Absent),
+            Self::Unreadable(_) | Self::Content(_) | Self::Patches(_) => {
+                classified(Reason::InvalidFiles, Class::Absent)
+            }
             Self::Call(error) => error.classify(),
             Self::ContentStorage(error) => error.classify(),
             Self::Download(error) => error.classify(),
-            Self::Archive { source, .. } | Self::Crds(source) if source.is_io() => {
+            Self::Archive { source, .. } | Self::Crds(source) | Self::Files(source) if source.is_io() => {
                 classified(Reason::StorageError, Class::TRANSIENT)
             }
+            Self::Files(_) => classified(Reason::InvalidFiles, Class::Absent),
             // It may be published again.
             Self::Archive { .. } | Self::Crds(_) => classified(Reason::InvalidChart, Class::Absent),
             Self::Storage(_) => classified(Reason::StorageError, Class::TRANSIENT),
@@ -122,12 +133,16 @@ impl ChartError {
         match self {
             Self::Storage(_) => true,
             Self::Download(error) => matches!(**error, DownloadError::Write(_)),
-            Self::Archive { source, .. } | Self::Crds(source) => source.is_io(),
+            Self::ContentStorage(error) => matches!(
+                &**error,
+                StorageError::Download(error) if matches!(**error, DownloadError::Write(_))
+            ),
+            Self::Archive { source, .. } | Self::Crds(source) | Self::Files(source) => source.is_io(),
             Self::NoChart
             | Self::CaBundle(_)
             | Self::NoContent(_)
             | Self::ContentMissing { .. }
-            | Self::ContentStorage(_)
+            | Self::Unreadable(_)
             | Self::Content(_)
             | Self::Patches(_)
             | Self::Call(_) => false,
@@ -195,6 +210,24 @@ mod tests {
             ),
             (
                 archive(ArchiveError::Input(full())),
+                Reason::StorageError,
+                Class::TRANSIENT,
+                true,
+            ),
+            (
+                ChartError::Files(Box::new(ArchiveError::NoChartYaml)),
+                Reason::InvalidFiles,
+                Class::Absent,
+                false,
+            ),
+            (
+                ChartError::Files(Box::new(ArchiveError::Input(full()))),
+                Reason::StorageError,
+                Class::TRANSIENT,
+                true,
+            ),
+            (
+                Box::new(StorageError::Download(Box::new(DownloadError::Write(full())))).into(),
                 Reason::StorageError,
                 Class::TRANSIENT,
                 true,

@@ -5,7 +5,7 @@ use helmops_api::{BundleDeployment, bundle::BundleHelmOptions};
 use helmops_core::targeting::chart_record::expected_digest;
 use ring::digest::{Context, SHA256};
 
-use super::origin::{ChartOrigin, commit};
+use super::origin::{ChartOrigin, commit, has_files_of_bundle};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChartKey(String);
@@ -30,7 +30,14 @@ impl ChartKey {
         let helm = options.helm.clone().unwrap_or_default();
         let dir = options.kustomize.as_ref().map_or("", |kustomize| &*kustomize.dir);
         let name = deployment.metadata.name.as_deref().unwrap_or_default();
+        // Files of a Bundle may be in the archive for a kustomization, too.
+        let kind = if has_files_of_bundle(deployment) {
+            "files"
+        } else {
+            "chart"
+        };
         let mut fields = vec![
+            kind,
             id,
             name,
             commit(deployment),

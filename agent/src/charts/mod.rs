@@ -30,7 +30,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helm_archive::{Chart, Limits, check, check_crds};
+use helm_archive::{ArchiveError, Chart, Limits, check, check_crds};
 use helm_index::ChartFilter;
 use helmops_api::{BundleDeployment, bundle::BundleHelmOptions, labels};
 use helmops_core::targeting::chart_record::resolved_chart;
@@ -53,7 +53,7 @@ pub use self::{
     content::OverlayPatches,
     error::ChartError,
     metrics::{ChartMetrics, chart_failures},
-    origin::{ChartOrigin, commit},
+    origin::{ChartOrigin, commit, has_files_of_bundle, kustomize_folder},
 };
 use crate::deployments::Deployments;
 
@@ -197,7 +197,7 @@ impl Charts {
             resolver: &self.resolver,
         };
         let packed = Box::pin(self.content.pack(source, deployment, patches, file)).await;
-        checked(packed?, "the files of the Bundle".to_owned()).await
+        checked(packed?, ChartError::Files).await
     }
 
     async fn checked_download(
@@ -241,7 +241,8 @@ impl Charts {
             sha256: downloaded.sha256,
             bytes: downloaded.bytes,
         };
-        checked(archive, downloaded.url).await
+        let url = downloaded.url;
+        checked(archive, |source| ChartError::Archive { url, source }).await
     }
 
     /// The charts of a repository that deployments use.
@@ -274,14 +275,14 @@ struct Archive {
     bytes: u64,
 }
 
-/// Checks an archive. `origin` is where it came from, without credentials.
-async fn checked(archive: Archive, origin: String) -> Result<Archive, ChartError> {
+/// Checks an archive.
+async fn checked(
+    archive: Archive,
+    refused: impl FnOnce(Box<ArchiveError>) -> ChartError,
+) -> Result<Archive, ChartError> {
     let path = archive.file.path().to_owned();
     let checked = blocking(move || Ok(chart_in(&path))).await?;
-    checked.map_err(|source| ChartError::Archive {
-        url: origin,
-        source: Box::new(source),
-    })?;
+    checked.map_err(|source| refused(Box::new(source)))?;
     Ok(archive)
 }
 
@@ -290,8 +291,8 @@ async fn checked(archive: Archive, origin: String) -> Result<Archive, ChartError
 ///
 /// # Errors
 /// If it cannot be read, or has something that no chart needs.
-fn chart_in(path: &Path) -> Result<Chart, helm_archive::ArchiveError> {
-    let file = File::open(path).map_err(helm_archive::ArchiveError::Input)?;
+fn chart_in(path: &Path) -> Result<Chart, ArchiveError> {
+    let file = File::open(path).map_err(ArchiveError::Input)?;
     check(BufReader::new(file), Limits::default())
 }
 
@@ -304,8 +305,8 @@ fn leaves_crds_to_helm(deployment: &BundleDeployment) -> bool {
     policy.install.crds.is_none()
 }
 
-fn check_crds_of(path: &Path) -> Result<(), helm_archive::ArchiveError> {
-    let file = File::open(path).map_err(helm_archive::ArchiveError::Input)?;
+fn check_crds_of(path: &Path) -> Result<(), ArchiveError> {
+    let file = File::open(path).map_err(ArchiveError::Input)?;
     check_crds(BufReader::new(file), Limits::default())
 }
 

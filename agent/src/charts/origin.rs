@@ -1,6 +1,7 @@
 //! Where the chart of a deployment comes from.
 
 use helmops_api::{BundleDeployment, labels};
+use helmops_core::targeting::chart_record::resolved_chart;
 use helmops_release::marks;
 
 /// Where a chart comes from.
@@ -33,7 +34,58 @@ impl ChartOrigin {
     }
 }
 
+/// Whether a deployment is made of the files of a Bundle, such as those of a GitRepo. The chart of a HelmOp may be in a Content too, and only
+/// that has a record of what was resolved: it is deployed as if the agent had downloaded it.
+pub fn has_files_of_bundle(deployment: &BundleDeployment) -> bool {
+    ChartOrigin::of(deployment).is_content() && resolved_chart(deployment).is_none()
+}
+
+/// The folder of a kustomization in the chart of a deployment, or among the files of its Bundle. In a Content, the chart is in a folder itself.
+pub fn kustomize_folder(deployment: &BundleDeployment) -> &str {
+    let options = &deployment.spec.options;
+    let dir = options.kustomize.as_ref().map_or("", |kustomize| &*kustomize.dir);
+    if !ChartOrigin::of(deployment).is_content() || has_files_of_bundle(deployment) {
+        return dir;
+    }
+    let chart = options.helm.as_ref().map_or("", |helm| &*helm.chart);
+    let in_chart = dir.strip_prefix(chart).and_then(|dir| dir.strip_prefix('/'));
+    in_chart.unwrap_or(dir)
+}
+
 /// The commit of the files of a deployment, from its label; empty for none. The chart of its release has it as an annotation of the same name.
 pub fn commit(deployment: &BundleDeployment) -> &str {
     labels::of(&deployment.metadata, marks::COMMIT).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_chart_of_a_helmop_is_deployed_the_same_wherever_it_is() {
+        let deployment = |record: Option<Value>, chart_options: Option<Value>, dir: &str| {
+            let annotations = record.map(|record| json!({ labels::RESOLVED: record.to_string() }));
+            let object = json!({
+                "metadata": { "annotations": annotations },
+                "spec": {
+                    "deploymentID": "s-1:2", "helmChartOptions": chart_options,
+                    "options": { "helm": { "chart": "web", "version": "1.0.0" }, "kustomize": { "dir": dir } },
+                },
+            });
+            serde_json::from_str::<BundleDeployment>(&object.to_string()).unwrap()
+        };
+        let record = || Some(json!({ "repo": "", "chart": "web", "version": "1.0.0", "digest": "" }));
+        for (record, options, dir, has_files, folder) in [
+            (None, Some(json!({})), "web/dev", false, "web/dev"),
+            (None, None, "web/dev", true, "web/dev"),
+            (record(), None, "web/dev", false, "dev"),
+            (record(), None, "", false, ""),
+        ] {
+            let deployment = deployment(record, options, dir);
+            assert_eq!(has_files_of_bundle(&deployment), has_files);
+            assert_eq!(kustomize_folder(&deployment), folder);
+        }
+    }
 }

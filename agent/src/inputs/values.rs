@@ -4,7 +4,7 @@ use std::path::Path;
 
 use go_formats::json;
 use helmops_api::BundleDeployment;
-use helmops_core::targeting::{chart_record::resolved_chart, identity::values_hash};
+use helmops_core::targeting::identity::values_hash;
 use helmops_helm::{
     Failure, FailureReason,
     outcome::SecretTexts,
@@ -22,7 +22,7 @@ use kube::{Api, Client};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    charts::ChartOrigin,
+    charts::has_files_of_bundle,
     error::{AgentError, Lacking},
 };
 
@@ -102,7 +102,8 @@ pub async fn merged(
         secrets,
     } = values;
     let (options, lifecycle) = (&deployment.spec.options, deployment.spec.lifecycle.as_deref());
-    let files = if has_values_of_files(deployment) {
+    // Those of a Bundle with files are in its values already.
+    let files = if has_files_of_bundle(deployment) {
         ChartValuesFiles::default()
     } else {
         ChartValuesFiles::of(options, lifecycle)
@@ -121,12 +122,6 @@ pub async fn merged(
         digest,
         secrets,
     })
-}
-
-/// Whether `valuesFiles` are in the values already, as in those of a Bundle of Fleet. The chart of a HelmOp may be in a Content too, and only
-/// that has a record of what was resolved: its files are in the chart alone.
-fn has_values_of_files(deployment: &BundleDeployment) -> bool {
-    ChartOrigin::of(deployment).is_content() && resolved_chart(deployment).is_none()
 }
 
 /// The values of the BundleDeployment: in its Secret, or in itself.

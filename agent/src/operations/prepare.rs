@@ -15,7 +15,7 @@ use kube::Client;
 
 use super::on_delete;
 use crate::{
-    charts::{ChartFile, ChartOrigin, OverlayPatches, commit},
+    charts::{ChartFile, OverlayPatches, commit, has_files_of_bundle, kustomize_folder},
     error::AgentError,
     inputs,
     session::ReleaseSession,
@@ -93,7 +93,7 @@ async fn render(
     } else {
         Scopes::default()
     };
-    let is_content = ChartOrigin::of(deployment).is_content();
+    let is_content = has_files_of_bundle(deployment);
     let service_account = match identity {
         Identity::ServiceAccount { .. } => options.service_account.clone(),
         Identity::Agent => String::new(),
@@ -128,6 +128,7 @@ async fn render(
         secrets: values.secrets,
         post_renderers: PostRenderers {
             is_content,
+            folder: kustomize_folder(deployment).to_owned(),
             ..PostRenderers::of(options, lifecycle)
         },
         post_render: PostRender {

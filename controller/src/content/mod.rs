@@ -24,8 +24,11 @@ use helmops_runtime::workers::Namespace;
 
 #[cfg(test)]
 pub use self::quota::OverQuota;
-use self::quota::{ContentQuota, Room};
 pub use self::{buffer::ArchiveBuffer, collect::collect, error::ContentError, metrics::expose};
+use self::{
+    quota::{ContentQuota, Room},
+    write::ContentWriter,
+};
 use crate::{context::Context, watch::DeliveryStores};
 
 /// What stores charts and deletes them again.
@@ -89,7 +92,13 @@ pub async fn store(
         encoded.bytes()
     };
     let room = reserve(context, stores, namespace, needed)?;
-    write::all(context, &stores.contents, &encoded).await?;
+    let writer = ContentWriter {
+        context,
+        stored: &stores.contents,
+        namespace,
+        encoded: &encoded,
+    };
+    writer.write().await?;
     room.fill(encoded.id());
     Ok(encoded.id().clone())
 }

@@ -52,11 +52,20 @@ impl Contents {
 
     /// Whether some content is there with all its parts.
     pub fn has(&self, id: &ContentId) -> bool {
+        let head = self.cache.value(&NamespacedName::new("", id.as_str()));
+        head.is_some_and(|head| head.parts.iter().all(|part| self.has_object(part)))
+    }
+
+    /// Whether there is an object of this name.
+    pub fn has_object(&self, name: &str) -> bool {
+        self.cache.value(&NamespacedName::new("", name)).is_some()
+    }
+
+    /// The objects of some content.
+    pub fn of(&self, id: &ContentId) -> Vec<StoredContent> {
         self.cache.read(|objects, by_id| {
             let found = by_id.0.get(id).filter_map(|name| objects.get(name));
-            let found: Vec<_> = found.collect();
-            let head = found.iter().find(|object| object.is_head);
-            head.is_some_and(|head| found.len() > head.parts)
+            found.map(|object| StoredContent::clone(object)).collect()
         })
     }
 
@@ -145,26 +154,27 @@ mod tests {
     #[test]
     fn content_is_there_only_with_all_its_parts() {
         let contents = Contents::listed();
-        let head = StoredContent {
-            name: id().to_string(),
-            is_head: true,
-            parts: 2,
-            bytes: 10,
-            ..StoredContent::default()
-        };
         let part = |digit: &str| StoredContent {
             name: id().part(&digit.repeat(64)),
             bytes: 100,
             ..StoredContent::default()
         };
+        let head = StoredContent {
+            name: id().to_string(),
+            parts: ["1", "2"].map(|digit| part(digit).name).into(),
+            bytes: 10,
+            ..StoredContent::default()
+        };
         contents.wrote(head);
         contents.wrote(part("1"));
+        // Of another version of the compression.
+        contents.wrote(part("3"));
         assert!(!contents.has(&id()));
         contents.wrote(part("2"));
         assert!(contents.has(&id()));
-        assert_eq!(contents.size(), (3, 210));
+        assert_eq!((contents.size(), contents.of(&id()).len()), ((4, 310), 4));
         contents.deleted(id().as_str());
         assert!(!contents.has(&id()));
-        assert_eq!(contents.all().len(), 2);
+        assert_eq!(contents.all().len(), 3);
     }
 }

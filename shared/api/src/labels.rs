@@ -9,6 +9,8 @@ pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration
 pub const CONTENT_HEAD: &str = "head";
 /// The value of [`CONTENT`] on a part of split content.
 pub const CONTENT_PART: &str = "part";
+/// The value of [`CONTENT`] on a Content of another client that has the files of a chart, too: it is never deleted.
+pub const CONTENT_SHARED: &str = "shared";
 
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +86,12 @@ keys! {
     /// removed from the Bundle when the HelmOp has them no more; others that helmops does not know stay.
     PASSED_FIELDS: Annotation on "Bundle" = "helmops.fleet.cattle.io/passed-fields";
     /// On what the controller has written, and deletes when nothing refers to it any more: `head` for the Content with the name of an ID,
-    /// `part` for one of its parts. Contents without it are Fleet's. See [content](../content.md).
+    /// `part` for one of its parts; and `shared` on one of Fleet with the same files, which stays. Other Contents lack it. See
+    /// [content](../content.md).
     CONTENT: Label on "Content" = "helmops.fleet.cattle.io/content";
     /// The number of bytes that are stored in the object.
     CONTENT_BYTES: Annotation on "Content" = "helmops.fleet.cattle.io/content-bytes";
-    /// The number of parts that the content has besides this object, which lists them.
+    /// The names of the Contents that have the parts of this one, separated by commas.
     CONTENT_PARTS: Annotation on "Content" = "helmops.fleet.cattle.io/content-parts";
     /// When a HelmOp has used the content again that was there already, RFC 3339: a deletion that was decided before then fails.
     CONTENT_USED_AT: Annotation on "Content" = "helmops.fleet.cattle.io/content-used-at";

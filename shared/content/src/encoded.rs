@@ -19,6 +19,7 @@ pub struct Encoded {
     id: ContentId,
     sha256: String,
     compressed: Vec<u8>,
+    json: u64,
 }
 
 /// What the head of split content has instead of files, as JSON that is compressed as well. Fleet's agent decodes it as a manifest without
@@ -30,11 +31,12 @@ pub struct PartList {
 }
 
 impl Encoded {
-    pub(crate) fn new(sha256: String, compressed: Vec<u8>) -> Self {
+    pub(crate) fn new(sha256: String, compressed: Vec<u8>, json: u64) -> Self {
         Self {
             id: ContentId::of_sha256(&sha256),
             sha256,
             compressed,
+            json,
         }
     }
 
@@ -46,6 +48,11 @@ impl Encoded {
     /// The bytes that are stored, without the list of parts, and without what base64 adds.
     pub const fn bytes(&self) -> usize {
         self.compressed.len()
+    }
+
+    /// The bytes of the files as JSON, which are not in memory.
+    pub const fn json_bytes(&self) -> u64 {
+        self.json
     }
 
     /// The parts of content that is larger than an object, in their order: to be written before the [head](Self::head). None if it is not.
@@ -62,7 +69,7 @@ impl Encoded {
     pub fn head(&self) -> Content {
         let name = self.id.to_string();
         let parts: Vec<String> = self.chunks().map(sha256).collect();
-        let count = parts.len();
+        let names: Vec<String> = parts.iter().map(|digest| self.id.part(digest)).collect();
         let list;
         let content = if parts.is_empty() {
             &self.compressed
@@ -71,9 +78,9 @@ impl Encoded {
             &list
         };
         let mut head = object(name, labels::CONTENT_HEAD, self.sha256.clone(), content);
-        if count > 0 {
+        if !names.is_empty() {
             let annotations = head.metadata.annotations.get_or_insert_default();
-            annotations.insert(labels::CONTENT_PARTS.to_owned(), count.to_string());
+            annotations.insert(labels::CONTENT_PARTS.to_owned(), names.join(","));
         }
         head
     }

@@ -19,10 +19,7 @@ pub enum ContentError {
         cause: String,
     },
     /// The bytes are not those of the ID.
-    #[error(
-        "the content {id} has the SHA-256 sum {found} instead of {expected}: it was changed or cut; delete the Content object, so that it is \
-         written again"
-    )]
+    #[error("the content {id} has the SHA-256 sum {found} instead of {expected}: it was changed or cut")]
     Mismatch {
         /// The ID of the content, or the name of the part.
         id: String,
@@ -30,14 +27,6 @@ pub enum ContentError {
         expected: String,
         /// What it is.
         found: String,
-    },
-    /// A part is missing in what was assembled.
-    #[error("the content {id} has a part {part} that was not read")]
-    MissingPart {
-        /// The ID of the content.
-        id: String,
-        /// The name of the object with the part.
-        part: String,
     },
     /// More parts were given than there are.
     #[error("the content {id} has no part after the last one")]

@@ -1,22 +1,19 @@
-//! Decompression into memory, up to a limit.
+//! Decompression, up to a limit.
 
-use std::io::{self, Write};
+use std::io::{self, Read};
 
-use flate2::write::MultiGzDecoder;
-use thiserror::Error;
+use flate2::read::MultiGzDecoder;
 
 use crate::digest::Sha256;
 
-/// Decompresses gzip, in portions of any size.
-pub struct Gunzip {
-    decoder: MultiGzDecoder<Sink>,
-}
+/// The bytes that are decompressed at a time.
+const CHUNK: usize = 32 << 10;
 
 /// What was decompressed.
 pub struct Decompressed {
-    /// The bytes.
+    /// The first bytes, as many as were to be kept.
     pub bytes: Vec<u8>,
-    /// Their SHA-256 sum.
+    /// The SHA-256 sum of all bytes.
     pub sha256: String,
 }
 
@@ -28,65 +25,38 @@ pub struct GunzipError {
     pub cause: String,
 }
 
-impl Gunzip {
-    /// Decompresses to at most `limit` bytes.
-    pub fn new(limit: u64) -> Self {
-        Self {
-            decoder: MultiGzDecoder::new(Sink {
-                bytes: Vec::new(),
-                digest: Sha256::new(),
-                limit,
-            }),
+/// Decompresses gzip to at most `limit` bytes, of which the first `kept` are in memory afterwards.
+pub fn gunzip(compressed: impl Read, limit: u64, kept: u64) -> Result<Decompressed, GunzipError> {
+    let mut decoder = MultiGzDecoder::new(compressed);
+    let (mut bytes, mut digest, mut count) = (Vec::new(), Sha256::new(), 0);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read = decoder.read(&mut chunk)?;
+        let Some(read) = chunk.get(..read).filter(|read| !read.is_empty()) else {
+            break;
+        };
+        let room = usize::try_from(kept.saturating_sub(count)).unwrap_or(usize::MAX);
+        count += read.len() as u64;
+        if count > limit {
+            return Err(GunzipError {
+                is_limit: true,
+                cause: String::new(),
+            });
         }
+        digest.add(read);
+        bytes.extend(read.iter().take(room));
     }
-
-    /// Adds compressed bytes.
-    pub fn add(&mut self, bytes: &[u8]) -> Result<(), GunzipError> {
-        Ok(self.decoder.write_all(bytes)?)
-    }
-
-    /// Ends the compressed bytes.
-    pub fn finish(self) -> Result<Decompressed, GunzipError> {
-        let sink = self.decoder.finish()?;
-        Ok(Decompressed {
-            bytes: sink.bytes,
-            sha256: sink.digest.hex(),
-        })
-    }
+    Ok(Decompressed {
+        bytes,
+        sha256: digest.hex(),
+    })
 }
 
 impl From<io::Error> for GunzipError {
     fn from(error: io::Error) -> Self {
-        let is_limit = error
-            .get_ref()
-            .is_some_and(<dyn std::error::Error + Send + Sync>::is::<OverLimit>);
-        let cause = format!("it is not compressed with gzip, or damaged: {error}");
-        Self { is_limit, cause }
-    }
-}
-
-struct Sink {
-    bytes: Vec<u8>,
-    digest: Sha256,
-    limit: u64,
-}
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if (self.bytes.len() + bytes.len()) as u64 > self.limit {
-            return Err(io::Error::other(OverLimit));
+        Self {
+            is_limit: false,
+            cause: format!("it is not compressed with gzip, or damaged: {error}"),
         }
-        self.digest.add(bytes);
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
-
-/// The limit is reached.
-#[derive(Debug, Error)]
-#[error("the limit of the content is reached")]
-struct OverLimit;

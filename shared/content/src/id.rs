@@ -42,6 +42,12 @@ impl ContentId {
         format!("{self}-{digits}")
     }
 
+    /// All that have the form of an ID in a text.
+    pub fn all_in(text: &str) -> impl Iterator<Item = Self> {
+        let starts = text.match_indices(PREFIX);
+        starts.filter_map(|(at, _)| text.get(at..at + PREFIX.len() + DIGITS)?.parse().ok())
+    }
+
     /// The ID of the content that an object of this name is, or is a part of. `None` if it is the name of neither.
     pub fn of_object(name: &str) -> Option<Self> {
         let id = name.get(..PREFIX.len() + DIGITS)?;

@@ -30,7 +30,7 @@ pub use error::{ContentError, PathProblem};
 pub use id::{ContentId, deployment_content};
 pub use limits::Limits;
 pub use manifest::Manifest;
-pub use opened::{Assembly, Opened, open};
+pub use opened::{Opened, Parts, open};
 pub use resource::Resource;
 
 #[cfg(test)]

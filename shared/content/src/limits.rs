@@ -16,12 +16,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a chart. Helm reads archives of at most 100 MiB after decompression, and JSON escapes some characters. The largest public
+    /// Those of a chart, and of what an agent reads: an agent has the JSON in memory. Helm reads files of at most 5 MiB. The largest public
     /// charts have 1.1 MB as archives.
     pub const CHART: Self = Self {
         compressed: 32 << 20,
-        json: 128 << 20,
-        file: 100 << 20,
+        json: 64 << 20,
+        file: 5 << 20,
         files: 10_000,
     };
 

@@ -1,6 +1,6 @@
 //! Content objects as they are read, and verified.
 
-use std::{fmt, vec};
+use std::{io::Read, vec};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use helmops_api::Content;
@@ -9,50 +9,50 @@ use crate::{
     ContentError, ContentId, Limits, Manifest,
     digest::{is_sha256, sha256},
     encoded::PartList,
-    gunzip::{Gunzip, GunzipError},
-    manifest::{of_opened, verify},
+    gunzip::{GunzipError, gunzip},
+    manifest::verify,
 };
 
-/// What a Content object with the name of an ID has.
+/// The longest list of parts as JSON: each has 67 bytes.
+const MAX_LIST: u64 = 16 << 10;
+
+/// What a Content object with the name of an ID has. Nothing decompressed is in memory.
 #[derive(Debug)]
 pub enum Opened {
-    /// All files.
-    Whole(Manifest),
-    /// A list of parts: the objects that [`Assembly::next_part`] names have to be read.
-    Split(Assembly),
+    /// All files, compressed, see [`Manifest::decompress`].
+    Whole(Vec<u8>),
+    /// A list of parts: the objects that [`Parts::next_name`] names have to be read.
+    Split(Parts),
 }
 
-/// Reads the Content object with the name of an ID.
+/// Reads the Content object with the name of an ID. It is decompressed once, to verify it.
 ///
 /// # Errors
 /// If it is damaged, too large, or not the content of the ID.
 pub fn open(content: &Content, id: &ContentId, limits: Limits) -> Result<Opened, ContentError> {
     let compressed = stored(content, id.as_str(), limits)?;
-    let mut gunzip = Gunzip::new(limits.json);
-    let opened = gunzip
-        .add(&compressed)
-        .and_then(|()| gunzip.finish())
-        .map_err(|error| broken(error, id.as_str(), limits))?;
-    drop(compressed);
-    if let Err(mismatch) = verify(&opened.sha256, id) {
-        let list = serde_json::from_slice::<PartList>(&opened.bytes).map_err(|_| mismatch)?;
-        return Assembly::new(id.clone(), list, limits).map(Opened::Split);
+    let opened = gunzip(&*compressed, limits.json, MAX_LIST);
+    let opened = opened.map_err(|error| broken(error, id.as_str(), limits))?;
+    match verify(&opened.sha256, id) {
+        Ok(()) => Ok(Opened::Whole(compressed)),
+        Err(mismatch) => {
+            let list = serde_json::from_slice::<PartList>(&opened.bytes).map_err(|_| mismatch)?;
+            Parts::new(id.clone(), list, limits).map(Opened::Split)
+        }
     }
-    of_opened(&opened, id, limits).map(Opened::Whole)
 }
 
-/// Puts the parts of content together, one after another. It has what was decompressed in memory, and no part.
-pub struct Assembly {
+/// The parts of split content that are still to be read, in their order. What they have, one after the other, is the content.
+#[derive(Debug)]
+pub struct Parts {
     id: ContentId,
-    /// The digests of the parts that are missing.
+    /// Their digests.
     missing: vec::IntoIter<String>,
     remaining: u64,
-    /// On the heap, because its state is large.
-    gunzip: Box<Gunzip>,
     limits: Limits,
 }
 
-impl Assembly {
+impl Parts {
     fn new(id: ContentId, list: PartList, limits: Limits) -> Result<Self, ContentError> {
         if list.parts.len() > limits.parts() {
             let limit = limits.compressed;
@@ -69,22 +69,25 @@ impl Assembly {
             id,
             missing: list.parts.into_iter(),
             remaining: limits.compressed,
-            gunzip: Box::new(Gunzip::new(limits.json)),
             limits,
         })
     }
 
-    /// The name of the Content object with the next part. `None` if there is no further one.
-    pub fn next_part(&self) -> Option<String> {
-        let digest = self.missing.as_slice().first()?;
-        Some(self.id.part(digest))
+    /// The names of the Content objects with the parts.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.missing.as_slice().iter().map(|digest| self.id.part(digest))
     }
 
-    /// Adds the part that [`next_part`](Self::next_part) names.
+    /// The name of the Content object with the next part. `None` if there is no further one.
+    pub fn next_name(&self) -> Option<String> {
+        self.names().next()
+    }
+
+    /// The compressed bytes in the part that [`next_name`](Self::next_name) names.
     ///
     /// # Errors
     /// If it is not that part, or damaged, or if all of them are too large.
-    pub fn add(&mut self, part: &Content) -> Result<(), ContentError> {
+    pub fn read(&mut self, part: &Content) -> Result<Vec<u8>, ContentError> {
         let Some(digest) = self.missing.next() else {
             let id = self.id.to_string();
             return Err(ContentError::SurplusPart { id });
@@ -104,34 +107,20 @@ impl Assembly {
             .remaining
             .checked_sub(compressed.len() as u64)
             .ok_or(ContentError::CompressedTooLarge { limit })?;
-        self.gunzip
-            .add(&compressed)
-            .map_err(|error| broken(error, &name, self.limits))
-    }
-
-    /// All files, once all parts are added.
-    ///
-    /// # Errors
-    /// If parts are missing, or are not the content of the ID together.
-    pub fn finish(self) -> Result<Manifest, ContentError> {
-        if let Some(part) = self.next_part() {
-            let id = self.id.to_string();
-            return Err(ContentError::MissingPart { id, part });
-        }
-        let opened = self
-            .gunzip
-            .finish()
-            .map_err(|error| broken(error, self.id.as_str(), self.limits))?;
-        of_opened(&opened, &self.id, self.limits)
+        Ok(compressed)
     }
 }
 
-impl fmt::Debug for Assembly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Assembly")
-            .field("id", &self.id)
-            .field("missing", &self.missing.as_slice())
-            .finish_non_exhaustive()
+impl Manifest {
+    /// All files: what the object of an ID has, or its parts one after the other.
+    ///
+    /// # Errors
+    /// If it is damaged, too large, or not the content of the ID.
+    pub fn decompress(compressed: impl Read, id: &ContentId, limits: Limits) -> Result<Self, ContentError> {
+        let opened = gunzip(compressed, limits.json, limits.json);
+        let opened = opened.map_err(|error| broken(error, id.as_str(), limits))?;
+        verify(&opened.sha256, id)?;
+        Self::of_json(&opened.bytes, id, limits)
     }
 }
 

@@ -1,13 +1,13 @@
 //! A file of content.
 
-use std::{fmt::Display, io::Write};
+use std::{borrow::Cow, fmt::Display, io::Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bounded_text::excerpt;
 use flate2::{Compression, write::GzEncoder};
 use serde::{Deserialize, Deserializer};
 
-use crate::{ContentError, Limits, PathProblem, gunzip::Gunzip};
+use crate::{ContentError, Limits, PathProblem, gunzip::gunzip};
 
 /// Base64.
 const BASE64: &str = "base64";
@@ -57,11 +57,11 @@ impl Resource {
     ///
     /// # Errors
     /// If it is not encoded as it says, or has more bytes than [`Limits::file`].
-    pub fn decode(&self, limits: Limits) -> Result<Vec<u8>, ContentError> {
+    pub fn decode(&self, limits: Limits) -> Result<Cow<'_, [u8]>, ContentError> {
         let decoded = match &*self.encoding {
-            "" => self.content.as_bytes().to_owned(),
-            BASE64 => self.base64()?,
-            BASE64_GZIP => self.gunzip(&self.base64()?, limits)?,
+            "" => Cow::Borrowed(self.content.as_bytes()),
+            BASE64 => self.base64()?.into(),
+            BASE64_GZIP => self.gunzip(&self.base64()?, limits)?.into(),
             _ => return Err(self.broken(&"helmops knows only base64 and base64+gz")),
         };
         if decoded.len() as u64 > limits.file {
@@ -81,9 +81,7 @@ impl Resource {
     }
 
     fn gunzip(&self, bytes: &[u8], limits: Limits) -> Result<Vec<u8>, ContentError> {
-        let mut gunzip = Gunzip::new(limits.file);
-        let opened = gunzip.add(bytes).and_then(|()| gunzip.finish());
-        match opened {
+        match gunzip(bytes, limits.file, limits.file) {
             Ok(opened) => Ok(opened.bytes),
             Err(error) if error.is_limit => Err(self.too_large(limits)),
             Err(error) => Err(self.broken(&error.cause)),

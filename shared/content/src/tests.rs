@@ -29,9 +29,14 @@ fn of_json(json: &str) -> (Content, ContentId) {
 
 fn open_json(json: &str, limits: Limits) -> Result<Manifest, ContentError> {
     let (content, id) = of_json(json);
-    match open(&content, &id, limits)? {
-        Opened::Whole(manifest) => Ok(manifest),
-        Opened::Split(assembly) => panic!("{assembly:?}"),
+    whole(&content, &id, limits)
+}
+
+/// What is in one object.
+fn whole(content: &Content, id: &ContentId, limits: Limits) -> Result<Manifest, ContentError> {
+    match open(content, id, limits)? {
+        Opened::Whole(compressed) => Manifest::decompress(&*compressed, id, limits),
+        Opened::Split(parts) => panic!("{parts:?}"),
     }
 }
 
@@ -63,9 +68,9 @@ fn split() -> (Manifest, Encoded) {
     (manifest, encoded)
 }
 
-fn assembly(encoded: &Encoded) -> Assembly {
+fn parts_of(encoded: &Encoded) -> Parts {
     match open(&encoded.head(), encoded.id(), LIMITS).unwrap() {
-        Opened::Split(assembly) => assembly,
+        Opened::Split(parts) => parts,
         Opened::Whole(_) => panic!("it is not split"),
     }
 }
@@ -110,9 +115,7 @@ fn content_of_fleet_is_read_as_it_was_written() {
         id.as_str(),
         "s-752ebbb975f52eea5e87950ef2ca5de4055de3c68a17f54d94527d7fd79c2"
     );
-    let Opened::Whole(read) = open(&content, &id, LIMITS).unwrap() else {
-        panic!("it is not split");
-    };
+    let read = whole(&content, &id, LIMITS).unwrap();
     assert_eq!(read, manifest(&[("foo", b"bar")]));
     assert_eq!(Manifest::read(json.as_bytes(), &id, LIMITS).unwrap(), read);
     for empty in [r"{}", r#"{"resources":null}"#, r#"{"commit":"a","resources":[]}"#] {
@@ -136,9 +139,7 @@ fn files_are_sorted_and_survive_whatever_they_contain() {
     let head = encoded.head();
     assert_eq!(head.metadata.name.as_deref(), Some(encoded.id().as_str()));
     assert!(head.sha256sum.starts_with(encoded.id().digits()));
-    let Opened::Whole(read) = open(&head, encoded.id(), LIMITS).unwrap() else {
-        panic!("it is not split");
-    };
+    let read = whole(&head, encoded.id(), LIMITS).unwrap();
     assert_eq!(read, manifest);
     let decoded = read
         .resources
@@ -160,16 +161,18 @@ fn encodings_of_fleet_are_decoded() {
         ("base64", "dGV4\ndA=="),
         ("base64+gz", &*compressed),
     ] {
-        let decoded = resource(encoding, content).decode(LIMITS);
-        assert_eq!(decoded.unwrap(), b"text", "{encoding}");
+        let resource = resource(encoding, content);
+        assert_eq!(*resource.decode(LIMITS).unwrap(), *b"text", "{encoding}");
     }
     for (encoding, content) in [("base64", "dGV0dA"), ("base64+gz", "dGV0dA=="), ("gz", "text")] {
-        let error = resource(encoding, content).decode(LIMITS).unwrap_err();
+        let resource = resource(encoding, content);
+        let error = resource.decode(LIMITS).unwrap_err();
         assert!(matches!(error, ContentError::File { .. }), "{error}");
     }
     let small = Limits { file: 3, ..LIMITS };
     for (encoding, content) in [("", "text"), ("base64+gz", &*compressed)] {
-        let error = resource(encoding, content).decode(small).unwrap_err();
+        let resource = resource(encoding, content);
+        let error = resource.decode(small).unwrap_err();
         assert!(error.is_size(), "{error}");
     }
 }
@@ -183,13 +186,28 @@ fn large_content_is_split_and_put_together() {
         let size = serde_json::to_string(part).unwrap().len();
         assert!(size < 1_500_000, "{size}");
     }
-    let mut assembly = assembly(&encoded);
+    let (mut missing, mut compressed) = (parts_of(&encoded), Vec::new());
+    let names: Vec<_> = missing.names().collect();
+    let head = encoded.head();
+    let annotations = head.metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations[labels::CONTENT_PARTS], names.join(","));
     for part in &parts {
-        assert_eq!(assembly.next_part(), part.metadata.name.clone());
-        assembly.add(part).unwrap();
+        assert_eq!(missing.next_name(), part.metadata.name.clone());
+        compressed.extend(missing.read(part).unwrap());
     }
-    assert_eq!(assembly.next_part(), None);
-    assert_eq!(assembly.finish().unwrap(), manifest);
+    assert_eq!(missing.next_name(), None);
+    let read = Manifest::decompress(&*compressed, encoded.id(), LIMITS);
+    assert_eq!(read.unwrap(), manifest);
+}
+
+#[test]
+fn a_character_of_six_bytes_may_be_anywhere() {
+    let text = format!("{}ä{}<", "a".repeat((64 << 10) - 1), "\u{1}".repeat(100_000));
+    let encoded = manifest(&[("a", text.as_bytes())]).encode(LIMITS).unwrap();
+    assert_eq!(manifest(&[("a", text.as_bytes())]).id(), *encoded.id());
+    let read = whole(&encoded.head(), encoded.id(), LIMITS).unwrap();
+    assert!(read.resources[0].content == text);
+    assert_eq!(encoded.json_bytes(), 42 + (64 << 10) - 1 + 2 + 600_000 + 6);
 }
 
 #[test]
@@ -197,9 +215,7 @@ fn the_head_of_split_content_is_no_content_for_fleet() {
     let (_, encoded) = split();
     let head = encoded.head();
     let opened = STANDARD.decode(&head.content).unwrap();
-    let mut gunzip = gunzip::Gunzip::new(1 << 20);
-    assert!(gunzip.add(&opened).is_ok());
-    let Ok(opened) = gunzip.finish() else {
+    let Ok(opened) = gunzip::gunzip(&*opened, 1 << 20, 0) else {
         panic!("it is not compressed");
     };
     // Fleet's agent compares these before it deploys anything.
@@ -210,25 +226,24 @@ fn the_head_of_split_content_is_no_content_for_fleet() {
 fn a_part_that_is_missing_changed_or_in_another_place_is_found() {
     let (_, encoded) = split();
     let mut parts: Vec<_> = encoded.parts().collect();
-    let mut incomplete = assembly(&encoded);
-    incomplete.add(&parts[0]).unwrap();
-    let error = incomplete.finish().unwrap_err();
-    assert!(matches!(error, ContentError::MissingPart { .. }), "{error}");
+    let first = parts_of(&encoded).read(&parts[0]).unwrap();
+    let error = Manifest::decompress(&*first, encoded.id(), LIMITS).unwrap_err();
+    assert!(matches!(error, ContentError::Damaged { .. }), "{error}");
 
     parts.swap(0, 1);
-    let error = assembly(&encoded).add(&parts[0]).unwrap_err();
+    let error = parts_of(&encoded).read(&parts[0]).unwrap_err();
     assert!(matches!(error, ContentError::Mismatch { .. }), "{error}");
 
     let mut changed = STANDARD.decode(&parts[1].content).unwrap();
     changed[5] ^= 1;
-    let error = assembly(&encoded).add(&object(&changed)).unwrap_err();
+    let error = parts_of(&encoded).read(&object(&changed)).unwrap_err();
     assert!(matches!(error, ContentError::Mismatch { .. }), "{error}");
 
-    let mut whole = assembly(&encoded);
+    let mut all = parts_of(&encoded);
     for part in encoded.parts() {
-        whole.add(&part).unwrap();
+        all.read(&part).unwrap();
     }
-    let error = whole.add(&parts[0]).unwrap_err();
+    let error = all.read(&parts[0]).unwrap_err();
     assert!(matches!(error, ContentError::SurplusPart { .. }), "{error}");
 }
 
@@ -236,14 +251,22 @@ fn a_part_that_is_missing_changed_or_in_another_place_is_found() {
 fn parts_of_other_content_are_refused() {
     let (_, encoded) = split();
     let other = manifest(&[("a", b"b")]).encode(LIMITS).unwrap();
-    let Opened::Split(mut assembly) = open(&encoded.head(), other.id(), LIMITS).unwrap() else {
+    let Opened::Split(mut parts) = open(&encoded.head(), other.id(), LIMITS).unwrap() else {
         panic!("it is split");
     };
-    for part in encoded.parts() {
-        assembly.add(&part).unwrap();
-    }
-    let error = assembly.finish().unwrap_err();
+    let read = encoded.parts().flat_map(|part| parts.read(&part).unwrap());
+    let compressed: Vec<_> = read.collect();
+    let error = Manifest::decompress(&*compressed, other.id(), LIMITS).unwrap_err();
     assert!(matches!(error, ContentError::Mismatch { .. }), "{error}");
+}
+
+#[test]
+fn ids_are_found_in_any_text() {
+    let (one, other) = (manifest(&[("a", b"")]).id(), manifest(&[("b", b"")]).id());
+    let text =
+        format!("{{\"x\":\"[{{\\\"content\\\":\\\"{one}\\\"}}]\",\"s-1\":[\"{other}:s-{one}\", \"s-ä\"]}}s-");
+    let found: Vec<_> = ContentId::all_in(&text).collect();
+    assert_eq!(found, [one.clone(), other, one]);
 }
 
 #[test]
@@ -414,9 +437,7 @@ fn the_content_of_a_chart_depends_only_on_its_files() {
     ]))
     .unwrap();
     assert_eq!(one, other);
-    let Opened::Whole(read) = open(&one.head(), one.id(), LIMITS).unwrap() else {
-        panic!("it is not split");
-    };
+    let read = whole(&one.head(), one.id(), LIMITS).unwrap();
     assert_eq!(
         read,
         manifest(&[("web/Chart.yaml", chart), ("web/a.bin", &[255, 0])])

@@ -20,7 +20,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp
 
 use crate::{bundle::withheld_charts, targeting::chart_record::recorded_in};
 
-/// A Content object of this controller: the head of some content, or a part of it.
+/// A Content object that this controller uses: the head of some content, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredContent {
     /// Its name.
@@ -33,14 +33,14 @@ pub struct StoredContent {
     pub used_at: Option<Timestamp>,
     /// The bytes that are stored in it.
     pub bytes: u64,
-    /// Whether it is the head of the content.
-    pub is_head: bool,
-    /// The number of parts that the content has besides its head; on the head.
-    pub parts: usize,
+    /// Whether another client has written it: it is never deleted.
+    pub is_shared: bool,
+    /// The names of the parts that the content has besides its head; on the head.
+    pub parts: Vec<String>,
 }
 
 impl StoredContent {
-    /// What the metadata of an object show. `None` if it is not of this controller.
+    /// What the metadata of an object show. `None` if this controller does not use it.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         let role = labels::of(metadata, labels::CONTENT)?;
         let name = metadata.name.clone()?;
@@ -54,11 +54,16 @@ impl StoredContent {
             resource_version: metadata.resource_version.clone(),
             used_at: used.max(created),
             bytes: bytes.unwrap_or_default(),
-            is_head: role == labels::CONTENT_HEAD,
+            is_shared: role == labels::CONTENT_SHARED,
             parts: labels::annotation(metadata, labels::CONTENT_PARTS)
-                .and_then(|parts| parts.parse().ok())
+                .map(|names| names.split(',').map(str::to_owned).collect())
                 .unwrap_or_default(),
         })
+    }
+
+    /// Whether it is the head of its content.
+    pub fn is_head(&self) -> bool {
+        self.name.parse::<ContentId>().is_ok()
     }
 
     /// The ID of its content.
@@ -115,7 +120,10 @@ impl Unused {
     ) -> Candidates {
         let mut contents = BTreeMap::<_, Vec<_>>::new();
         for object in stored {
-            if let Some(id) = object.id().filter(|id| !referenced.contains(id)) {
+            let id = object
+                .id()
+                .filter(|id| !object.is_shared && !referenced.contains(id));
+            if let Some(id) = id {
                 contents.entry(id).or_default().push(object);
             }
         }
@@ -130,7 +138,7 @@ impl Unused {
             if let Some(wait) = wait {
                 candidates.next = candidates.next.into_iter().chain([wait]).min();
             } else {
-                objects.sort_by_key(|object| !object.is_head);
+                objects.sort_by_key(|object| !object.is_head());
                 candidates.due.insert(id, objects);
             }
         }
@@ -158,7 +166,6 @@ mod tests {
         StoredContent {
             name: id(digit).to_string(),
             used_at: Some(at(used_at)),
-            is_head: true,
             ..StoredContent::default()
         }
     }
@@ -167,7 +174,6 @@ mod tests {
         let name = id(digit).part("0123456789abcdef");
         StoredContent {
             name,
-            is_head: false,
             ..head(digit, used_at)
         }
     }
@@ -205,8 +211,26 @@ mod tests {
         let again = unused.plan(vec![part('a', 150), head('a', 0)], &referenced, at(200), GRACE);
         assert_eq!((due(&again), again.next), (vec![], Some(Duration::from_secs(50))));
         let later = unused.plan(vec![part('a', 150), head('a', 0)], &referenced, at(250), GRACE);
-        let objects: Vec<_> = later.due[&id('a')].iter().map(|object| object.is_head).collect();
+        let objects: Vec<_> = later.due[&id('a')].iter().map(StoredContent::is_head).collect();
         assert_eq!(objects, [true, false], "the head first");
+    }
+
+    #[test]
+    fn content_of_another_client_stays() {
+        let shared = StoredContent {
+            is_shared: true,
+            ..head('a', 0)
+        };
+        let mut unused = Unused::default();
+        for now in [1_000, 2_000] {
+            let found = unused.plan(
+                vec![shared.clone(), head('b', 0)],
+                &BTreeSet::new(),
+                at(now),
+                GRACE,
+            );
+            assert!(!found.due.contains_key(&id('a')), "{now}");
+        }
     }
 
     #[test]
@@ -232,7 +256,8 @@ mod tests {
             "creationTimestamp": "2026-01-01T00:00:00Z", "uid": "u", "resourceVersion": "1",
         }));
         let own = own.unwrap();
-        assert_eq!((own.is_head, own.bytes, own.id()), (true, 12, Some(id('a'))));
+        assert_eq!((own.is_head(), own.is_shared, own.bytes), (true, false, 12));
+        assert_eq!(own.id(), Some(id('a')));
         assert_eq!(own.used_at, Some("2026-01-02T00:00:00Z".parse().unwrap()));
         for foreign in [
             json!({ "name": name, "finalizers": ["fleet.cattle.io/content"] }),

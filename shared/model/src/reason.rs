@@ -152,7 +152,7 @@ reasons! {
         /// The Content with the files of the Bundle, or a part of it, does not exist in the management cluster.
         ContentMissing: "Have the controller write it again: change a label of the Bundle. It is retried with backoff.",
         /// The files of the Bundle are damaged, too large, or make no chart.
-        InvalidFiles: "Do what the message says: correct the file that it names, or delete the Content object, so that it is written again.",
+        InvalidFiles: "Do what the message says: correct the file that it names, or have the files written again.",
         /// The disk is full, or cannot be read or written.
         StorageError: "Free space on the volume of the agent, or make its cache smaller. It is retried with backoff.",
     }

@@ -57,8 +57,13 @@ fn encoded(files: &[(&str, &[u8])]) -> Encoded {
     let files = files
         .iter()
         .map(|(name, content)| ((*name).to_owned(), content.to_vec()));
-    let manifest = Manifest::of_files(files.collect(), Limits::CHART).unwrap();
-    manifest.encode(Limits::CHART).unwrap()
+    // Files of Bundles may be larger than those of charts.
+    let limits = Limits {
+        file: Limits::CHART.json,
+        ..Limits::CHART
+    };
+    let manifest = Manifest::of_files(files.collect(), limits).unwrap();
+    manifest.encode(limits).unwrap()
 }
 
 /// A management cluster with these Contents.
@@ -208,7 +213,7 @@ async fn what_is_not_the_content_of_the_deployment_is_refused() {
             vec![forged],
             deployment(id, &json!({})),
             Reason::InvalidFiles,
-            "SHA-256 sum",
+            "cut; delete the Content object",
         ),
         (
             vec![],
@@ -222,8 +227,8 @@ async fn what_is_not_the_content_of_the_deployment_is_refused() {
                 self::encoded(&[("app/Chart.yaml", b"name: [")]).id().as_str(),
                 &unreadable,
             ),
-            Reason::InvalidChart,
-            "the files of the Bundle: ",
+            Reason::InvalidFiles,
+            "the files of the Bundle make no chart: ",
         ),
     ] {
         let folders = Folders::new();
@@ -258,6 +263,94 @@ async fn values_files_of_a_delivered_chart_are_read_and_those_of_a_bundle_are_in
     }
 }
 
+/// A kustomization may name some of the files, and Helm has to read all of them.
+#[tokio::test]
+async fn files_beside_a_chart_that_no_archive_can_have_are_left_out() {
+    let large = vec![b'a'; (5 << 20) + 1];
+    let binary = vec![0xff; (5 << 20) + 1];
+    let encoded = encoded(&[
+        ("kustomization.yaml", b"resources: [a.yaml]\n"),
+        ("a.yaml", b"a: b\n"),
+        ("a\\b", b""),
+        ("C:/a", b""),
+        ("dashboards/large.json", &large),
+        ("logo.png", &binary),
+    ]);
+    let folders = Folders::new();
+    let (client, _) = cluster(vec![encoded.head()]);
+    let deployment = deployment(encoded.id().as_str(), &json!({}));
+    let file = get(&folders.charts(), &client, &deployment, &folders.path("work")).await;
+    let files = files_of(file.unwrap().path());
+    let paths: Vec<_> = files.iter().map(|(path, _)| &**path).collect();
+    assert_eq!(
+        paths,
+        [
+            "chart/Chart.yaml",
+            "chart/.helmops-content/a.yaml",
+            "chart/.helmops-content/kustomization.yaml"
+        ]
+    );
+}
+
+/// The kustomization of a HelmOp is a folder of its chart, wherever that comes from.
+#[tokio::test]
+async fn a_delivered_chart_is_the_one_that_was_published() {
+    let chart = b"apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let encoded = encoded(&[("web/Chart.yaml", chart), ("web/dev/kustomization.yaml", b"{}")]);
+    let options =
+        json!({ "helm": { "chart": "web", "version": "1.0.0" }, "kustomize": { "dir": "web/dev" } });
+    let mut deployment = deployment(encoded.id().as_str(), &options);
+    let record = json!({ "repo": "", "chart": "web", "version": "1.0.0", "digest": "" });
+    let folders = Folders::new();
+    let (client, _) = cluster(vec![encoded.head()]);
+    let (charts, work) = (folders.charts(), folders.path("work"));
+    for (annotations, count) in [
+        (None, 4),
+        (
+            Some([(labels::RESOLVED.to_owned(), record.to_string())].into()),
+            2,
+        ),
+    ] {
+        deployment.metadata.annotations = annotations;
+        let file = get(&charts, &client, &deployment, &work).await.unwrap();
+        assert_eq!(files_of(file.path()).len(), count);
+    }
+}
+
+/// A program that stands in for Helm.
+fn write_helm(folders: &Folders, script: &str) {
+    fs::write(folders.path("script"), script).unwrap();
+    fs::set_permissions(folders.path("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes it: a child of another test could inherit our file, and one that is open cannot be executed.
+    let copied = std::process::Command::new("cp")
+        .arg(folders.path("script"))
+        .arg(folders.path("helm"))
+        .status();
+    assert!(copied.unwrap().success());
+}
+
+#[tokio::test]
+async fn files_of_others_wait_for_no_helm() {
+    let patched = encoded(&[("a.yaml", b"a: b\n"), ("overlays/x/a_patch.yaml", b"a: c\n")]);
+    let plain = encoded(&[("b.yaml", b"a: b\n")]);
+    let folders = Folders::new();
+    // It is ended with the test.
+    write_helm(&folders, "#!/bin/sh\nexec sleep 30\n");
+    let (client, _) = cluster(vec![patched.head(), plain.head()]);
+    let (charts, work) = (folders.charts(), folders.path("work"));
+    let waits = deployment(patched.id().as_str(), &json!({ "yaml": { "overlays": ["x"] } }));
+    let other = deployment(plain.id().as_str(), &json!({}));
+    let (slow, fast) = (
+        get(&charts, &client, &waits, &work),
+        get(&charts, &client, &other, &work),
+    );
+    tokio::select! {
+        biased;
+        ended = slow => panic!("{ended:?}"),
+        file = fast => drop(file.unwrap()),
+    }
+}
+
 #[tokio::test]
 async fn patches_of_overlays_are_applied_by_helm() {
     let encoded = encoded(&[("a.yaml", b"a: b\n"), ("overlays/x/a_patch.yaml", b"a: c\n")]);
@@ -271,17 +364,11 @@ async fn patches_of_overlays_are_applied_by_helm() {
         ("{}", Err("0 of 1 files were patched")),
     ] {
         let folders = Folders::new();
-        let helm = folders.path("helm");
         fs::write(folders.path("outcome"), outcome).unwrap();
-        let script = format!("#!/bin/sh\ncat {}\n", folders.path("outcome").display());
-        fs::write(folders.path("script"), script).unwrap();
-        fs::set_permissions(folders.path("script"), fs::Permissions::from_mode(0o755)).unwrap();
-        // Another process writes it: a child of another test could inherit our file, and one that is open cannot be executed.
-        let copied = std::process::Command::new("cp")
-            .arg(folders.path("script"))
-            .arg(&helm)
-            .status();
-        assert!(copied.unwrap().success());
+        write_helm(
+            &folders,
+            &format!("#!/bin/sh\ncat {}\n", folders.path("outcome").display()),
+        );
         let (client, _) = cluster(vec![encoded.head()]);
         let got = get(&folders.charts(), &client, &deployment, &folders.path("work")).await;
         match (got, expected) {

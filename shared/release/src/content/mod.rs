@@ -19,6 +19,8 @@ mod overlays;
 mod path;
 mod style;
 
+use std::{borrow::Cow, mem};
+
 use helmops_api::BundleDeploymentOptions;
 use helmops_content::{ContentError, ContentId, Limits, Manifest, Resource};
 use thiserror::Error;
@@ -105,7 +107,7 @@ impl<'s> ContentFiles<'s> {
         let overlays = source.options.yaml.as_ref().map(|yaml| &*yaml.overlays);
         let mut overlaid = None;
         if style.is_manifests() {
-            let files = std::mem::take(&mut manifest.resources);
+            let files = mem::take(&mut manifest.resources);
             overlaid = Some(Overlaid::new(files, overlays.unwrap_or_default(), source.limits)?);
         }
         Ok(Self {
@@ -129,8 +131,10 @@ impl<'s> ContentFiles<'s> {
             manifest,
             overlaid,
         } = self;
+        let mut resources = manifest.resources;
         let mut entries = match &style.chart_yaml {
-            Some(path) => in_folder(&manifest.resources, path::parent(path)),
+            Some(path) if style.is_kustomized => in_folder(resources.clone(), path::parent(path)),
+            Some(path) => in_folder(mem::take(&mut resources), path::parent(path)),
             None => Vec::new(),
         };
         let mut id = source.id.clone();
@@ -148,10 +152,11 @@ impl<'s> ContentFiles<'s> {
             entries.push(ChartEntry {
                 path: format!("{CHART}Chart.yaml"),
                 content: EntryContent::Text(chart_yaml::text(source.deployment, commit, &id)),
+                is_of_chart: true,
             });
         }
         if style.is_kustomized {
-            entries.extend(beside_chart(manifest.resources));
+            entries.extend(beside_chart(resources));
         }
         entries
     }
@@ -164,6 +169,8 @@ pub struct ChartEntry {
     pub path: String,
     /// Its content.
     pub content: EntryContent,
+    /// Whether it is a file of the chart. Others are those of a Bundle that a kustomization may name: one that no archive can have is left out.
+    pub is_of_chart: bool,
 }
 
 /// The content of a file.
@@ -180,10 +187,10 @@ impl EntryContent {
     ///
     /// # Errors
     /// If they are not encoded as the file says, or too large.
-    pub fn bytes(&self, limits: Limits) -> Result<Vec<u8>, ContentError> {
+    pub fn bytes(&self, limits: Limits) -> Result<Cow<'_, [u8]>, ContentError> {
         match self {
             Self::File(resource) => resource.decode(limits),
-            Self::Text(text) => Ok(text.clone().into_bytes()),
+            Self::Text(text) => Ok(text.as_bytes().into()),
         }
     }
 }
@@ -192,17 +199,18 @@ fn entry(path: &str, resource: Resource) -> ChartEntry {
     ChartEntry {
         path: format!("{CHART}{}", path::clean(path)),
         content: EntryContent::File(resource),
+        is_of_chart: true,
     }
 }
 
 /// The files in a folder, as those of the chart.
-fn in_folder(resources: &[Resource], folder: &str) -> Vec<ChartEntry> {
+fn in_folder(resources: Vec<Resource>, folder: &str) -> Vec<ChartEntry> {
     let prefix = path::prefix(folder);
-    let files = resources.iter().filter(|resource| !resource.name.is_empty());
+    let files = resources.into_iter().filter(|resource| !resource.name.is_empty());
     files
         .filter_map(|resource| {
-            let path = resource.name.strip_prefix(&*prefix)?;
-            Some(entry(path, resource.clone()))
+            let path = resource.name.strip_prefix(&*prefix)?.to_owned();
+            Some(entry(&path, resource))
         })
         .collect()
 }
@@ -213,7 +221,10 @@ fn beside_chart(resources: Vec<Resource>) -> Vec<ChartEntry> {
     for resource in resources {
         let path = path::clean(&resource.name);
         if !path.is_empty() {
-            entries.push(entry(&format!("{FOLDER}{path}"), resource));
+            entries.push(ChartEntry {
+                is_of_chart: false,
+                ..entry(&format!("{FOLDER}{path}"), resource)
+            });
         }
     }
     entries

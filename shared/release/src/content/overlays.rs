@@ -100,10 +100,15 @@ impl Overlaid {
         Ok(())
     }
 
-    /// With overlays, Fleet forgets how files were encoded, which the ID depends on.
+    /// With overlays, Fleet forgets how files were encoded, which the ID depends on: also on those that become no files of the chart, and may be
+    /// larger than these.
     fn decode(&mut self, limits: Limits) -> Result<(), ContentChartError> {
+        let limits = Limits {
+            file: limits.json,
+            ..limits
+        };
         for file in self.files.values_mut().filter(|file| !file.encoding.is_empty()) {
-            let content = file.decode(limits)?;
+            let content = file.decode(limits)?.into_owned();
             *file = Resource::of_file(file.name.clone(), content)?;
         }
         Ok(())
@@ -143,6 +148,6 @@ fn target(path: &str) -> Option<String> {
 }
 
 fn text(file: &Resource, limits: Limits) -> Result<String, ContentChartError> {
-    let content = file.decode(limits)?;
+    let content = file.decode(limits)?.into_owned();
     String::from_utf8(content).map_err(|_| ContentChartError::NotText(file.name.clone()))
 }

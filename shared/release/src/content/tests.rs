@@ -63,7 +63,7 @@ fn made_of(
     let results = results.iter().map(|result| (*result).to_owned()).collect();
     let text = |entry: ChartEntry| {
         let bytes = entry.content.bytes(LIMITS).unwrap();
-        (entry.path, String::from_utf8(bytes).unwrap())
+        (entry.path.clone(), String::from_utf8(bytes.into_owned()).unwrap())
     };
     let entries = files.entries(results).into_iter().map(text).collect();
     Ok(Made { id, entries, patched })
@@ -373,7 +373,8 @@ fn charts_are_those_of_fleet() {
             let mut chart_yaml = Value::Null;
             for entry in entries {
                 let path = entry.path.strip_prefix(CHART).unwrap();
-                let text = String::from_utf8(entry.content.bytes(LIMITS).unwrap()).unwrap_or_default();
+                let bytes = entry.content.bytes(LIMITS).unwrap().into_owned();
+                let text = String::from_utf8(bytes).unwrap_or_default();
                 if path == "Chart.yaml" {
                     chart_yaml =
                         go_formats::yaml::read(&text, &mut go_formats::yaml::Quota::default()).unwrap();
