@@ -60,7 +60,7 @@ pub const IMPORTS: Controller = Controller {
 /// The loop of Contents, which deletes those that are not used any more.
 pub const CONTENTS: Controller = Controller {
     label: "content",
-    failures: || vec![Reason::APIError, Reason::DecodeError],
+    failures: || vec![Reason::APIError],
 };
 
 /// The loop of Schedules, which writes their status.
