@@ -292,7 +292,7 @@ fn namespace(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The Bundle that a Content is written for follows within this time.
+/// The Bundle that a Content is written for mostly follows within this time. If it does not, the chart is stored again.
 const MIN_GRACE: Duration = Duration::from_secs(5);
 
 fn grace(text: &str) -> Result<Duration, String> {

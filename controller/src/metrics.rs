@@ -20,6 +20,7 @@ pub const HELMOPS: Controller = Controller {
             Reason::ChartTooLarge,
             Reason::ContentQuotaExceeded,
             Reason::ContentUnsupported,
+            Reason::ContentMissing,
             Reason::InvalidContent,
             Reason::InvalidChart,
             Reason::DigestMismatch,
@@ -285,7 +286,8 @@ mod tests {
             Error::Memory { .. } => Error::Busy,
             Error::Busy => Error::full("", OverQuota::default()),
             Error::Full { .. } => Error::Foreign(url()),
-            Error::Foreign(_) => Error::Api(call()),
+            Error::Foreign(_) => Error::Gone(url()),
+            Error::Gone(_) => Error::Api(call()),
             Error::Api(_) => return None,
         })
     }

@@ -61,8 +61,17 @@ pub enum ContentError {
         limit: usize,
     },
     /// Other charts take the memory at the moment.
-    #[error("the memory for charts that are stored in the management cluster is in use; retrying")]
+    #[error(
+        "the memory for charts that are stored in the management cluster is in use, of which a namespace may take three quarters of what is \
+         free; retrying, and more memory of the controller (--memory-limit) stores more at a time"
+    )]
     Busy,
+    /// It was deleted before the Bundle could refer to it.
+    #[error(
+        "Content {0} with the chart was deleted before the Bundle was written, and is stored again; if that repeats itself, raise \
+         --content-grace-period of the controller"
+    )]
+    Gone(String),
     /// As many bytes are stored as may be.
     #[error(
         "the chart is not stored in the management cluster: it takes at least {} KiB, and the charts of {whose} take {} KiB already, of at most \
@@ -80,7 +89,8 @@ pub enum ContentError {
     },
     /// Another client has written something else into the object of the content.
     #[error(
-        "Content {0} exists, is not of helmops, and has other files than its name says; delete it, so that it can be written"
+        "Content {0} exists, has no label of helmops, and has other files than its name says, so that no agent deploys it; delete it, so that it \
+         can be written"
     )]
     Foreign(String),
     /// A request failed.
@@ -134,6 +144,7 @@ impl ClassifiedError for ContentError {
             // A deletion makes room, or an administrator.
             Self::Full { .. } => classified(Reason::ContentQuotaExceeded, Class::Absent),
             Self::Busy => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
+            Self::Gone(_) => classified(Reason::ContentMissing, Class::TRANSIENT),
             Self::Foreign(_) => classified(Reason::InvalidContent, Class::Absent),
             Self::Api(error) => error.classify(),
         }

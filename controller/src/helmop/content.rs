@@ -26,7 +26,7 @@ use super::{error::ReconcileError, versions::min_interval};
 use crate::{
     content::{self, ArchiveBuffer, ChartArchive, ContentError},
     context::Context,
-    watch::{CaBundle, DeliveryStores},
+    watch::{CaBundle, Contents, DeliveryStores},
     work::HelmOpKey,
 };
 
@@ -91,11 +91,22 @@ pub async fn deliver<'v, 'a>(
         .release_while(delivery)
         .await
         .map_err(ReconcileError::Interrupted)?;
-    let failure = result.map_err(|error| ReconcileError::Content(Box::new(error)))?;
+    let failure =
+        result.and_then(|failure| check_stored(&stores.contents, charts.as_slice()).map(|()| failure));
+    let failure = failure.map_err(|error| ReconcileError::Content(Box::new(error)))?;
     Ok(Delivered {
         has_waited: true,
         failure,
     })
+}
+
+/// Checks that the Bundle will refer to nothing that is gone: the content of one chart may be deleted while the others are downloaded.
+fn check_stored(contents: &Contents, charts: &[RequestedChart<'_, '_>]) -> Result<(), ContentError> {
+    let is_stored = |content: &str| content.parse().is_ok_and(|id| contents.has(&id));
+    // Without a version nothing is written.
+    let mut needed = charts.iter().filter(|chart| chart.version.is_some());
+    let gone = needed.find(|chart| !is_stored(&chart.content));
+    gone.map_or(Ok(()), |chart| Err(ContentError::Gone(chart.content.clone())))
 }
 
 /// Takes a token of the rate limit, one for each reconciliation: if its versions needed one, the download of these versions is free. With a
@@ -198,7 +209,43 @@ async fn download(
 
 #[cfg(test)]
 mod tests {
+    use helmops_api::HelmOp;
+    use helmops_core::content::StoredContent;
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn no_bundle_refers_to_content_that_is_gone() {
+        let object = json!({
+            "metadata": { "name": "web" },
+            "spec": { "helm": { "repo": "https://charts.example.com", "chart": "web", "version": "1.0.0" } },
+        });
+        let helmop: HelmOp = serde_json::from_str(&object.to_string()).unwrap();
+        let valid = ValidHelmOp::try_from(&helmop).unwrap();
+        let mut charts = RequestedCharts::of(&valid, None);
+        let contents = Contents::listed();
+        assert!(
+            check_stored(&contents, charts.as_slice()).is_ok(),
+            "it has no version yet"
+        );
+        let chart = &mut charts.as_mut_slice()[0];
+        chart.version = Some(ChartVersion::default());
+        chart.content = format!("s-{}", "0".repeat(61));
+        let name = chart.content.clone();
+        let error = check_stored(&contents, charts.as_slice()).unwrap_err();
+        assert!(
+            error.to_string().starts_with(&format!("Content {name} ")),
+            "{error}"
+        );
+        contents.wrote(StoredContent {
+            name: name.clone(),
+            ..StoredContent::default()
+        });
+        assert!(check_stored(&contents, charts.as_slice()).is_ok());
+        contents.deleted(&name);
+        assert!(check_stored(&contents, charts.as_slice()).is_err());
+    }
 
     #[test]
     fn a_reconciliation_takes_one_token_of_the_rate_limit() {
