@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use helmops_api::BundleDeployment;
+use helmops_api::{BundleDeployment, labels};
 use helmops_helm::run_scope::RunScope;
-use helmops_model::reason::Reason;
+use helmops_model::{names::safe_concat, reason::Reason};
 use helmops_process::exit::with_causes;
 use helmops_release::{
     action::{self, Action},
@@ -25,7 +25,7 @@ use helmops_runtime::{
 
 use self::order::Uninstalled;
 use crate::{
-    charts::ChartOrigin,
+    charts::has_files_of_bundle,
     context::Context,
     error::AgentError,
     events::Done,
@@ -48,9 +48,17 @@ fn is_fleets_own(deployment: &str) -> bool {
     deployment.starts_with(FLEETS_OWN)
 }
 
-/// Whether Fleet deploys its own agent with this BundleDeployment, as files. A HelmOp of such a name is none of these.
+/// Whether Fleet deploys its own agent with this BundleDeployment, as files: it has the name of the cluster. Others of such a name are none of
+/// these, such as a HelmOp or the path `config` of a GitRepo `fleet-agent`.
+///
+/// Source: `newAgentBundle` in Fleet's `agentmanagement/controllers/manageagent/manageagent.go`.
 pub fn deploys_fleets_agent(deployment: &BundleDeployment) -> bool {
-    is_fleets_own(name_of(deployment)) && ChartOrigin::of(deployment).is_content()
+    let name = name_of(deployment);
+    let has_name = match labels::of(&deployment.metadata, labels::CLUSTER) {
+        Some(cluster) => name == safe_concat(&[FLEETS_OWN, cluster]),
+        None => is_fleets_own(name),
+    };
+    has_name && has_files_of_bundle(deployment)
 }
 
 /// Removes the releases of a BundleDeployment, if it certainly does not exist any more. Other releases are reconciled with the permit
@@ -392,7 +400,31 @@ mod tests {
         state::{ForeignOwner, Pending},
     };
 
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn only_the_bundle_with_the_name_of_the_cluster_deploys_fleets_agent() {
+        let long = "x".repeat(60);
+        let of_long = safe_concat(&[FLEETS_OWN, &long]);
+        for (name, cluster, chart_options, expected) in [
+            ("fleet-agent-edge", Some("edge"), json!(null), true),
+            (&of_long, Some(&long), json!(null), true),
+            ("fleet-agent-edge", None, json!(null), true),
+            ("fleet-agent-edge", Some("edge"), json!({}), false),
+            ("fleet-agent-config", Some("edge"), json!(null), false),
+            ("fleet-agent", Some("edge"), json!(null), false),
+            ("web", None, json!(null), false),
+        ] {
+            let labels = cluster.map(|cluster| json!({ labels::CLUSTER: cluster }));
+            let object = json!({
+                "metadata": { "name": name, "labels": labels }, "spec": { "helmChartOptions": chart_options },
+            });
+            let deployment = serde_json::from_str(&object.to_string()).unwrap();
+            assert_eq!(deploys_fleets_agent(&deployment), expected, "{name} {cluster:?}");
+        }
+    }
 
     #[test]
     fn a_release_that_this_agent_has_not_deployed_is_reported_if_it_has_objects() {
