@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use helmops_api::{Content, labels};
 use helmops_bed::chart_server::ChartServer;
 use helmops_bed::helm::Helm;
@@ -73,16 +73,18 @@ async fn object(fixture: &Fixture, name: &str) -> Result<Option<Content>> {
 /// The files of some content, as an agent reads them.
 async fn files(fixture: &Fixture, id: &ContentId) -> Manifest {
     let head = object(fixture, id.as_str()).await.unwrap().unwrap();
-    match open(&head, id, Limits::CHART).unwrap() {
-        Opened::Whole(manifest) => manifest,
-        Opened::Split(mut assembly) => {
-            while let Some(name) = assembly.next_part() {
+    let compressed = match open(&head, id, Limits::CHART).unwrap() {
+        Opened::Whole(compressed) => compressed,
+        Opened::Split(mut parts) => {
+            let mut compressed = Vec::new();
+            while let Some(name) = parts.next_name() {
                 let part = object(fixture, &name).await.unwrap().unwrap();
-                assembly.add(&part).unwrap();
+                compressed.extend(parts.read(&part).unwrap());
             }
-            assembly.finish().unwrap()
+            compressed
         }
-    }
+    };
+    Manifest::decompress(&*compressed, id, Limits::CHART).unwrap()
 }
 
 /// The objects of some content.
@@ -246,28 +248,139 @@ fn noise(bytes: usize) -> String {
     (0..bytes).map(step).collect()
 }
 
+/// The chart `web` 1.0.0 with files that no other test has, and its HelmOps.
+struct OwnChart {
+    server: ChartServer,
+    _folder: TempDir,
+}
+
+impl OwnChart {
+    async fn new(fixture: &Fixture, files: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let helm = Helm::new(&fixture.suite.bed.tools, folder.path());
+        let own = [("files/test.txt", fixture.namespace.name())];
+        let files = [&own[..], files].concat();
+        helm.publish("web", "1.0.0", &files).await.unwrap();
+        Self {
+            server: ChartServer::http(folder.path()).await.unwrap(),
+            _folder: folder,
+        }
+    }
+
+    async fn helmop(&self, fixture: &Fixture, name: &str) {
+        let mut spec = json!({
+            "helm": { "repo": self.server.url(), "chart": "web", "version": "1.0.0" },
+            "targets": [{ "clusterGroup": "all" }],
+        });
+        json_patch::merge(&mut spec, &deliver("Content"));
+        fixture
+            .apply(&json!({ "kind": "HelmOp", "metadata": { "name": name }, "spec": spec }))
+            .await;
+    }
+
+    fn downloads(&self) -> u64 {
+        self.server.requests("/web-1.0.0.tgz")
+    }
+}
+
+/// Waits until an object is there and `check` accepts it.
+async fn until_object(fixture: &Fixture, name: &str, check: impl Fn(&Content) -> Result<()>) {
+    eventually("the content", SOON, async || {
+        check(&object(fixture, name).await?.context("it is gone")?)
+    })
+    .await
+    .unwrap();
+}
+
+/// It may refer to what it names, and keeps nothing else.
+#[tokio::test]
+async fn a_bundle_that_does_not_decode_stops_no_deletion() {
+    let fixture = fixture(1).await;
+    // The CRD allows any integer; this one is more than the field holds.
+    let spec = json!({ "rolloutStrategy": { "maxUnavailable": 5_000_000_000_u64 } });
+    fixture
+        .apply(&json!({ "kind": "Bundle", "metadata": { "name": "invalid" }, "spec": spec }))
+        .await;
+    let chart = OwnChart::new(&fixture, &[]).await;
+    chart.helmop(&fixture, "web").await;
+    let id = until_delivered(&fixture, 0, "1.0.0").await;
+    fixture.kubectl(&["delete", "helmop/web"]).await;
+    until_collected(&fixture, &id).await;
+}
+
+#[tokio::test]
+async fn content_that_was_changed_is_written_again_when_it_is_used() {
+    let fixture = fixture(1).await;
+    let chart = OwnChart::new(&fixture, &[]).await;
+    chart.helmop(&fixture, "web").await;
+    let id = until_delivered(&fixture, 0, "1.0.0").await;
+    let before = object(&fixture, id.as_str()).await.unwrap().unwrap();
+    let change = json!({ "content": "YQ==", "metadata": { "annotations": { labels::CONTENT_PARTS: "x" } } });
+    fixture.patch(&format!("content/{id}"), &change).await;
+    chart.helmop(&fixture, "second").await;
+    until_object(&fixture, id.as_str(), |found| {
+        ensure!(found.content == before.content, "it is {:?}", found.content);
+        let annotations = found.metadata.annotations.as_ref().context("no annotations")?;
+        ensure!(!annotations.contains_key(labels::CONTENT_PARTS));
+        Ok(())
+    })
+    .await;
+    let second = fixture.deployment(0, "second").await;
+    assert_eq!(content_of(&second), Some(id));
+}
+
+/// As Fleet does, which writes no label. It may be deleted at any time.
+#[tokio::test]
+async fn content_of_another_client_is_used_and_replaced_when_it_is_gone() {
+    let fixture = fixture(1).await;
+    let chart = OwnChart::new(&fixture, &[]).await;
+    chart.helmop(&fixture, "web").await;
+    let id = until_delivered(&fixture, 0, "1.0.0").await;
+    let own = object(&fixture, id.as_str()).await.unwrap().unwrap();
+    fixture.kubectl(&["delete", "helmop/web"]).await;
+    fixture.until_none_on(0, "bundledeployment/web").await;
+    until_collected(&fixture, &id).await;
+
+    let other = json!({
+        "kind": "Content", "metadata": { "name": id.as_str() }, "content": own.content, "sha256sum": own.sha256sum,
+    });
+    fixture.apply(&other).await;
+    let role = |role: &'static str| {
+        move |found: &Content| {
+            let found = labels::of(&found.metadata, labels::CONTENT);
+            ensure!(found == Some(role), "it is {found:?}");
+            Ok(())
+        }
+    };
+    chart.helmop(&fixture, "web").await;
+    assert_eq!(until_delivered(&fixture, 0, "1.0.0").await, id);
+    until_object(&fixture, id.as_str(), role(labels::CONTENT_SHARED)).await;
+    // A change that needs no other chart downloads none.
+    let downloads = chart.downloads();
+    fixture
+        .patch(
+            "helmop/web",
+            &json!({ "spec": { "helm": { "values": { "a": 1 } } } }),
+        )
+        .await;
+    fixture
+        .until_on(0, "bundledeployment/web", |found| {
+            ensure!(found["spec"]["valuesHash"].is_string(), "{}", found["spec"]);
+            Ok(())
+        })
+        .await;
+    assert_eq!(chart.downloads(), downloads);
+
+    fixture.kubectl(&["delete", &format!("content/{id}")]).await;
+    until_object(&fixture, id.as_str(), role(labels::CONTENT_HEAD)).await;
+}
+
 #[tokio::test]
 async fn a_chart_that_is_larger_than_an_object_is_split() {
     let fixture = fixture(1).await;
-    let folder = TempDir::new().unwrap();
-    let helm = Helm::new(&fixture.suite.bed.tools, folder.path());
     let large = noise(4 << 20);
-    helm.publish(
-        "web",
-        "1.0.0",
-        &[("values.yaml", "a: 1\n"), ("files/large.txt", &large)],
-    )
-    .await
-    .unwrap();
-    let server = ChartServer::http(folder.path()).await.unwrap();
-    let mut spec = json!({
-        "helm": { "repo": server.url(), "chart": "web", "version": "1.0.0" },
-        "targets": [{ "clusterGroup": "all" }],
-    });
-    json_patch::merge(&mut spec, &deliver("Content"));
-    fixture
-        .apply(&json!({ "kind": "HelmOp", "metadata": { "name": "web" }, "spec": spec }))
-        .await;
+    let chart = OwnChart::new(&fixture, &[("files/large.txt", &large)]).await;
+    chart.helmop(&fixture, "web").await;
     let id = until_delivered(&fixture, 0, "1.0.0").await;
     let stored = objects(&fixture, &id).await;
     assert!(stored.len() > 3, "{stored:?}");
@@ -277,6 +390,11 @@ async fn a_chart_that_is_larger_than_an_object_is_split() {
         .iter()
         .find(|file| file.name == "web/files/large.txt");
     assert!(found.unwrap().content == large);
+
+    // A part that is gone is written again.
+    let part = stored.iter().find(|name| **name != id.as_str()).unwrap();
+    fixture.kubectl(&["delete", &format!("content/{part}")]).await;
+    until_object(&fixture, part, |_| Ok(())).await;
 
     fixture.kubectl(&["delete", "helmop/web"]).await;
     until_collected(&fixture, &id).await;
