@@ -188,7 +188,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, iter::successors};
+    use std::{collections::BTreeSet, iter::successors, sync::Arc};
 
     use helm_archive::ArchiveError;
     use helmops_api::{NamespacedName, Unusable};
@@ -283,7 +283,8 @@ mod tests {
                 needed: 0,
                 limit: 0,
             },
-            Error::Memory { .. } => Error::Busy,
+            Error::Memory { .. } => Error::Refused(Arc::new(Error::Unsupported)),
+            Error::Refused(_) => Error::Busy,
             Error::Busy => Error::full("", OverQuota::default()),
             Error::Full { .. } => Error::Foreign(url()),
             Error::Foreign(_) => Error::Gone(url()),

@@ -1,5 +1,7 @@
 //! Why a chart is not in the management cluster.
 
+use std::sync::Arc;
+
 use helmops_content::ChartContentError;
 use helmops_fetch::DownloadError;
 use helmops_model::reason::Reason;
@@ -60,6 +62,9 @@ pub enum ContentError {
         /// The bytes that one chart may take.
         limit: usize,
     },
+    /// It was refused before, and nothing has changed since.
+    #[error(transparent)]
+    Refused(Arc<ContentError>),
     /// Other charts take the memory at the moment.
     #[error(
         "the memory for charts that are stored in the management cluster is in use, of which a namespace may take three quarters of what is \
@@ -112,6 +117,14 @@ impl ContentError {
         Self::Full { whose, raised, over }
     }
 
+    /// Whether it is a matter of the chart, so that the same archive will never be stored by this process.
+    pub const fn is_of_chart(&self) -> bool {
+        matches!(
+            self,
+            Self::Invalid { .. } | Self::TooLarge { .. } | Self::Memory { .. }
+        )
+    }
+
     /// What is wrong with an archive.
     pub fn chart(url: &str, source: ChartContentError) -> Self {
         let is_size = source.is_size();
@@ -143,6 +156,7 @@ impl ClassifiedError for ContentError {
             Self::TooLarge { .. } | Self::Memory { .. } => classified(Reason::ChartTooLarge, Class::Absent),
             // A deletion makes room, or an administrator.
             Self::Full { .. } => classified(Reason::ContentQuotaExceeded, Class::Absent),
+            Self::Refused(error) => error.classify(),
             Self::Busy => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
             Self::Gone(_) => classified(Reason::ContentMissing, Class::TRANSIENT),
             Self::Foreign(_) => classified(Reason::InvalidContent, Class::Absent),

@@ -12,6 +12,7 @@ mod collect;
 mod error;
 mod metrics;
 mod quota;
+mod refused;
 mod write;
 
 use std::{sync::Mutex, time::Duration};
@@ -27,6 +28,7 @@ pub use self::quota::OverQuota;
 pub use self::{buffer::ArchiveBuffer, collect::collect, error::ContentError, metrics::expose};
 use self::{
     quota::{ContentQuota, Room},
+    refused::RefusedCharts,
     write::ContentWriter,
 };
 use crate::{context::Context, watch::DeliveryStores};
@@ -39,6 +41,7 @@ pub struct ContentStorage {
     quota: ContentQuota,
     grace: Duration,
     unused: Mutex<Unused>,
+    refused: RefusedCharts,
 }
 
 /// The archive of a chart in a version that was resolved, wherever it came from. Its digest was compared with the one of the resolution.
@@ -62,7 +65,13 @@ impl ContentStorage {
             quota: ContentQuota::new(size as u64),
             grace,
             unused: Mutex::default(),
+            refused: RefusedCharts::default(),
         }
+    }
+
+    /// The charts of each namespace that cannot be stored.
+    pub const fn refused(&self) -> &RefusedCharts {
+        &self.refused
     }
 
     /// An empty buffer for an archive, whose memory a namespace is charged for.

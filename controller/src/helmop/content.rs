@@ -22,7 +22,10 @@ use helmops_runtime::{
     workers::{Namespace, WorkerPermit},
 };
 
-use super::{error::ReconcileError, versions::min_interval};
+use super::{
+    error::ReconcileError,
+    versions::{PollOutcome, Versions, min_interval},
+};
 use crate::{
     content::{self, ArchiveBuffer, ChartArchive, ContentError},
     context::Context,
@@ -38,24 +41,13 @@ pub struct DeliverInput<'r, 'v, 'a> {
     pub bundle: Option<&'r Bundle>,
     /// Its charts as they were recorded before.
     pub recorded: &'r [RequestedChart<'v, 'a>],
-    /// Whether this reconciliation has taken a token of the rate limit already, for its versions.
-    pub has_token: bool,
     /// The CA certificates that are trusted unless a Secret has its own.
     pub rancher_ca: &'r CaBundle,
 }
 
-/// How a delivery ends.
-#[derive(Debug, Default)]
-pub struct Delivered {
-    /// Whether the worker was released meanwhile.
-    pub has_waited: bool,
-    /// Why a chart stays in the recorded version: the one that was resolved cannot be stored. It is reported after the Bundle is written, so
-    /// that changes which need no other version are deployed.
-    pub failure: Option<ContentError>,
-}
-
 /// Stores each chart whose content is not in the management cluster, and sets the ID of its content; or removes it, if agents download the
-/// charts themselves.
+/// charts themselves. If a newer version cannot be stored, its chart stays in the recorded one, and the poll that has found it has failed: so
+/// changes which need no other version are deployed, and it is retried as other polls.
 ///
 /// # Errors
 /// If a chart without a recorded version cannot be downloaded or stored, or if the rate limit is exceeded.
@@ -63,24 +55,25 @@ pub async fn deliver<'v, 'a>(
     context: &Context,
     permit: &mut WorkerPermit,
     input: DeliverInput<'_, 'v, 'a>,
-    charts: &mut RequestedCharts<'v, 'a>,
-) -> Result<Delivered, ReconcileError> {
+    mut versions: Versions<'v, 'a>,
+) -> Result<Versions<'v, 'a>, ReconcileError> {
+    let charts = &mut versions.charts;
     if input.valid.delivery == Delivery::Direct {
         for chart in charts.as_mut_slice() {
             chart.content.clear();
         }
-        return Ok(Delivered::default());
+        return Ok(versions);
     }
     let Some(stores) = &context.stores.delivery else {
         return Err(ReconcileError::Content(Box::new(ContentError::Unsupported)));
     };
     let kept = Kept::of(stores, input.bundle);
     if charts.as_slice().iter().all(|chart| kept.has(chart)) {
-        return Ok(Delivered::default());
+        return Ok(versions);
     }
     // Each change of the HelmOp, and each failure, would be a download.
     let interval = min_interval(context);
-    take_token(&context.retries.helmops, input.key, interval, input.has_token)?;
+    take_token(&context.retries.helmops, input.key, interval, versions.waited)?;
     let namespace = Namespace::clone(permit.namespace());
     let delivery = async {
         let _resolve_permit = context.resolver.acquire_permit(&namespace).await;
@@ -93,11 +86,12 @@ pub async fn deliver<'v, 'a>(
         .map_err(ReconcileError::Interrupted)?;
     let failure =
         result.and_then(|failure| check_stored(&stores.contents, charts.as_slice()).map(|()| failure));
-    let failure = failure.map_err(|error| ReconcileError::Content(Box::new(error)))?;
-    Ok(Delivered {
-        has_waited: true,
-        failure,
-    })
+    let of_content = |error| ReconcileError::Content(Box::new(error));
+    if let Some(failure) = failure.map_err(of_content)? {
+        versions.poll = PollOutcome::Failed(of_content(failure));
+    }
+    versions.waited = true;
+    Ok(versions)
 }
 
 /// Checks that the Bundle will refer to nothing that is gone: the content of one chart may be deleted while the others are downloaded.
@@ -169,11 +163,14 @@ async fn store_missing<'v, 'a>(
         let Some(version) = chart.version.clone().filter(|_| !kept.has(chart)) else {
             continue;
         };
+        let refused = context.contents.refused();
         let stored = async {
+            refused.check(namespace, &version.digest)?;
             content::check_room(context, kept.stores, namespace)?;
             let buffer = context.contents.buffer(namespace);
             let archive = download(&mut resolver, chart, &version, buffer).await?;
-            content::store(context, kept.stores, namespace, archive).await
+            let stored = content::store(context, kept.stores, namespace, archive).await;
+            stored.map_err(|error| refused.remember(namespace, &version.digest, error))
         };
         match (
             stored.await,

@@ -8,7 +8,6 @@ use helmops_core::{
     poll::{Due, PollHistory, PollRequest, Schedule, due},
     status::{Notices, PollAttempt, PollFailure, Polling, timestamp},
 };
-use helmops_fetch::ResolveError;
 use helmops_model::reason::Reason;
 use helmops_runtime::{
     backoff,
@@ -148,7 +147,7 @@ impl PollPlan {
 
     pub fn condition_after(&self, error: &ReconcileError) -> Polling {
         match error {
-            ReconcileError::Resolve(error) if self.schedule.is_some() => {
+            ReconcileError::Resolve(_) if self.schedule.is_some() => {
                 self.attempt(Err(failure(error)), None, None)
             }
             ReconcileError::Resolve(_) => Polling::Off,
@@ -229,10 +228,14 @@ impl PollPlan {
     }
 }
 
-fn failure(error: &ResolveError) -> PollFailure {
+fn failure(error: &ReconcileError) -> PollFailure {
+    let message = match error {
+        ReconcileError::Resolve(error) => format!("could not poll for a newer version: {error}"),
+        error => format!("there is a newer version, which is not deployed: {error}"),
+    };
     PollFailure {
         reason: error.reason(),
-        message: format!("could not poll for a newer version: {error}"),
+        message,
         is_transient: error.class().is_transient(),
     }
 }
@@ -251,9 +254,11 @@ fn note(valid: &ValidHelmOp<'_>, min_interval: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use helmops_api::HelmOp;
+    use helmops_fetch::ResolveError;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::content::{ContentError, OverQuota};
 
     const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -285,10 +290,16 @@ mod tests {
         PollPlan::new(&input, now())
     }
 
-    fn timeout() -> ResolveError {
-        ResolveError::Deadline {
+    fn timeout() -> ReconcileError {
+        ReconcileError::Resolve(Box::new(ResolveError::Deadline {
             limit: Duration::from_mins(5),
-        }
+        }))
+    }
+
+    /// What a poll has found is not delivered.
+    fn full() -> ReconcileError {
+        let over = OverQuota::default();
+        ReconcileError::Content(Box::new(ContentError::full("team", over)))
     }
 
     /// A status with a poll that has just ended, with this status of the condition.
@@ -389,16 +400,40 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_version_that_is_not_delivered_is_a_failed_poll() {
+        let plan = plan(&helmop("1m", &polled("True")), None);
+        let failed = PollOutcome::Failed(full());
+        let Polling::Attempted(attempt) = plan.condition(&failed, None, "", &[]) else {
+            panic!("it is recorded")
+        };
+        let failure = attempt.result.unwrap_err();
+        assert_eq!(
+            (failure.reason, failure.is_transient),
+            (Reason::ContentQuotaExceeded, false)
+        );
+        let start = "there is a newer version, which is not deployed: the chart is not stored";
+        assert!(failure.message.starts_with(start), "{}", failure.message);
+        assert_eq!(
+            plan.done(&failed).failures,
+            Failures::Another(backoff::SLOW.into())
+        );
+    }
+
+    #[test]
     fn polls_are_counted_with_their_errors() {
         let due = plan(&helmop("1m", &polled("False")), None);
         let failed = PollOutcome::Failed(timeout());
-        let resolve_error = ReconcileError::Resolve(Box::new(timeout()));
+        let undelivered = PollOutcome::Failed(full());
+        let (resolve_error, first) = (timeout(), full());
         let other_error = ReconcileError::Superseded;
         for (result, expected) in [
             (Ok(&PollOutcome::NotPolled), None),
             (Ok(&PollOutcome::Succeeded), Some(None)),
             (Ok(&failed), Some(Some(Reason::Timeout))),
+            (Ok(&undelivered), Some(Some(Reason::ContentQuotaExceeded))),
             (Err(&resolve_error), Some(Some(Reason::Timeout))),
+            // There is no version yet.
+            (Err(&first), None),
             (Err(&other_error), None),
         ] {
             let metric = due.metric(result).map(|(reason, _)| reason);

@@ -166,22 +166,23 @@ impl HelmOpReconciliation<'_> {
             since: polls.decision.since(),
             rancher_ca: &rancher_ca,
         };
-        let result = in_span("resolve", versions(context, permit, input)).await;
+        let mut result = in_span("resolve", versions(context, permit, input)).await;
+        if let Ok(versions) = result {
+            let input = DeliverInput {
+                key: self.key,
+                valid,
+                bundle: existing,
+                recorded: &recorded,
+                rancher_ca: &rancher_ca,
+            };
+            let delivery = deliver(context, permit, input, versions);
+            result = Box::pin(in_span("store content", delivery)).await;
+        }
         if let Some((failure, lag)) = polls.metric(result.as_ref().map(|versions| &versions.poll)) {
             context.metrics.polled(failure, lag);
         }
-        let mut versions = result?;
-        let input = DeliverInput {
-            key: self.key,
-            valid,
-            bundle: existing,
-            recorded: &recorded,
-            has_token: versions.waited,
-            rancher_ca: &rancher_ca,
-        };
-        let delivery = deliver(context, permit, input, &mut versions.charts);
-        let delivered = Box::pin(in_span("store content", delivery)).await?;
-        if versions.waited || delivered.has_waited {
+        let versions = result?;
+        if versions.waited {
             self.check_current(valid)?;
         }
         let traceparent = trace::next(&context.tracer, self.helmop, existing);
@@ -204,9 +205,6 @@ impl HelmOpReconciliation<'_> {
             (None, Some(unchanged)) => Cow::Borrowed(unchanged),
             (written, _) => Cow::Owned(written.unwrap_or_default()),
         };
-        if let Some(failure) = delivered.failure {
-            return Err(ReconcileError::Content(Box::new(failure)));
-        }
         Ok(Applied { bundle, versions })
     }
 

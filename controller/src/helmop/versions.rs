@@ -40,8 +40,8 @@ pub enum PollOutcome {
     NotPolled,
     /// The repositories of all floating requests responded; there may be none.
     Succeeded,
-    /// It failed, and the recorded version is kept.
-    Failed(ResolveError),
+    /// It failed, or what it has found cannot be delivered, and the recorded version is kept.
+    Failed(ReconcileError),
 }
 
 /// The input of a resolution.
@@ -170,7 +170,7 @@ async fn resolve<'v, 'a>(
     let poll = match failure {
         _ if !is_poll => PollOutcome::NotPolled,
         None => PollOutcome::Succeeded,
-        Some(error) => PollOutcome::Failed(error),
+        Some(error) => PollOutcome::Failed(ReconcileError::Resolve(Box::new(error))),
     };
     Ok(Versions {
         charts,

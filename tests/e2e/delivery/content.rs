@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use axum::http::StatusCode;
 use helmops_api::{Content, labels};
-use helmops_bed::chart_server::ChartServer;
+use helmops_bed::chart_server::{ChartServer, FixedResponse};
 use helmops_bed::helm::Helm;
 use helmops_bed::helmops::{self, Part};
 use helmops_bed::namespace::TestNamespace;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::standalone::{Fixture, Repository, Suite};
-use crate::harness::{SOON, beside_fleet, run};
+use crate::harness::{SOON, beside_fleet, condition, run};
 
 /// What is not used any more is deleted after the shortest time that is allowed.
 const FLAGS: [(&str, &str); 2] = [
@@ -290,6 +291,45 @@ async fn until_object(fixture: &Fixture, name: &str, check: impl Fn(&Content) ->
     })
     .await
     .unwrap();
+}
+
+/// The poll has failed, what is deployed stays, and a change that needs no other version is deployed.
+#[tokio::test]
+async fn a_newer_version_that_cannot_be_stored_is_a_failed_poll() {
+    let fixture = fixture(1).await;
+    let repository = Repository::new(&fixture).await;
+    repository.helmop(&fixture, &deliver("Content")).await;
+    let id = until_delivered(&fixture, 0, "1.0.0").await;
+    let missing = FixedResponse {
+        status: StatusCode::NOT_FOUND,
+        content_type: "text/plain",
+        body: String::new(),
+    };
+    repository.server.set_response("/web-1.1.0.tgz", missing);
+    repository.add("1.1.0").await;
+    let is_failed = |found: &Value| {
+        let accepted = condition(found, "Accepted").context("not accepted")?;
+        ensure!(accepted["status"] == "True", "{accepted}");
+        let polled = condition(found, "Polled").context("not polled")?;
+        let message = polled["message"].as_str().unwrap_or_default();
+        let start = "there is a newer version, which is not deployed: the chart cannot be stored";
+        ensure!(
+            polled["status"] == "False" && message.starts_with(start),
+            "{polled}"
+        );
+        Ok(())
+    };
+    fixture.until("helmop/web", is_failed).await;
+    let over = json!({ "helm": { "values": { "a": 1 } } });
+    fixture.patch("helmop/web", &json!({ "spec": over })).await;
+    fixture
+        .until_on(0, "bundledeployment/web", |found| {
+            ensure!(found["spec"]["valuesHash"].is_string(), "{}", found["spec"]);
+            ensure!(content_of(found).as_ref() == Some(&id));
+            Ok(())
+        })
+        .await;
+    fixture.until("helmop/web", is_failed).await;
 }
 
 /// It may refer to what it names, and keeps nothing else.
