@@ -30,6 +30,25 @@ const DIFFERENT: [(&str, &str); 1] = [(
     "metadata.annotations.note of configmap.v1 pol-a is not a text",
 )];
 
+/// Those that neither agent deploys, with a part of the message: what a user has to correct.
+const FAILING: [(&str, &str); 12] = [
+    ("plain-namespace-cluster-scoped", "pncs-x"),
+    ("plain-invalid-yaml", "did not find expected node content"),
+    (
+        "plain-flow-document",
+        "looking for beginning of object key string",
+    ),
+    ("plain-json-array", "cannot unmarshal array"),
+    ("plain-two-json-objects", "after top-level value"),
+    ("plain-unknown-kind", "no matches for kind"),
+    ("plain-unknown-field", ".spec.nope"),
+    ("overlay-missing-base", "none.yaml"),
+    ("chart-schema-violated", "got string, want number"),
+    ("chart-broken-template", "nil pointer evaluating"),
+    ("chart-invalid", "Chart.yaml"),
+    ("kustomize-invalid", "absent.yaml"),
+];
+
 /// A BundleDeployment.
 #[derive(Debug, Deserialize)]
 pub struct Recorded {
@@ -98,6 +117,11 @@ impl Recorded {
     /// A part of the message of what Fleet's agent deploys and this one refuses.
     fn refused(&self) -> Option<&'static str> {
         let found = DIFFERENT.iter().find(|(name, _)| *name == self.name);
+        found.map(|(_, message)| *message)
+    }
+
+    fn failing(&self) -> Option<&'static str> {
+        let found = FAILING.iter().find(|(name, _)| *name == self.name);
         found.map(|(_, message)| *message)
     }
 
@@ -182,25 +206,24 @@ impl Recorded {
         let expected = &step.expect;
         let found = self.find(fixture).await;
         let mut problems = Problems::default();
-        let is_false = |kind| condition(&found, kind).is_some_and(|found| found["status"] == "False");
-        if let Some(part) = self.refused() {
-            let deployed = condition(&found, "Deployed").cloned().unwrap_or_default();
-            problems.same("refused", &deployed["message"].to_string().contains(part), &true);
+        if let Some(part) = self.refused().or_else(|| self.failing()) {
+            let conditions = ["Deployed", "Installed"].map(|kind| condition(&found, kind));
+            let says_so = |condition: &Value| {
+                let message = condition["message"].as_str().unwrap_or_default();
+                condition["status"] == "False" && message.contains(part)
+            };
+            let is_refused = conditions.into_iter().flatten().any(says_so);
+            problems.same(part, &is_refused, &true);
             return problems.0;
         }
-        if !expected.is_deployed() {
-            let is_failed = is_false("Deployed") || is_false("Installed");
-            problems.same("failed", &is_failed, &true);
-            return problems.0;
-        }
+        problems.same("deployed by Fleet", &expected.is_deployed(), &true);
         let ids = ["spec/deploymentID", "status/appliedDeploymentID"]
             .map(|path| found.pointer(&format!("/{path}")));
         problems.same("deployment ID", &ids[1], &ids[0]);
         problems.of_conditions(&found, expected);
         if let Some(record) = &expected.record {
-            let mut resources = step.resources.iter();
-            let has_namespace = resources.any(|resource| resource.content.contains("@NS@"));
-            self.compare(fixture, record, has_namespace, &mut problems).await;
+            self.compare(fixture, record, step.has_namespace(), &mut problems)
+                .await;
         }
         problems.0
     }
@@ -246,15 +269,12 @@ impl Recorded {
         problems.same("apply method", &method, &json!(expected.apply_method));
         problems.same("namespace", &json!(expected.namespace), &json!("@NS@"));
         let set = SetId::new(&self.name, fixture.system.name());
-        let given = |objects: &[Value]| {
-            let text = json!(objects).to_string().replace("@NS@", namespace);
-            let text = text.replace("@HASH@", &set.hash()).replace("@ID@", set.as_str());
-            sorted(serde_json::from_str(&text).unwrap())
-        };
+        let given = |objects: &[Value]| sorted(given_objects(fixture, &self.name, objects));
         let objects = objects_of(&record.manifest);
         problems.same("objects", &sorted(objects.clone()), &given(&expected.objects));
         let hooks = record.hooks.iter().flat_map(|hook| objects_of(&hook.manifest));
         problems.same("hooks", &sorted(hooks.collect()), &given(&expected.hooks));
+        problems.same("live objects", &expected.live.len(), &expected.objects.len());
         let live = given_live(&expected.objects, &expected.live, namespace, &set);
         for (object, expected) in live {
             let found = find(fixture, &object).await;
@@ -262,14 +282,41 @@ impl Recorded {
         }
     }
 
-    /// Changes the newest record to one of Fleet's agent.
+    /// Replaces the newest record by the one of Fleet's agent, as far as that was recorded: how Helm describes hooks is the same for both.
     pub async fn write_as_fleet(&self, fixture: &Fixture) {
-        let expected = self.steps.last().unwrap().expect.record.as_ref().unwrap();
+        let step = self.steps.last().unwrap();
+        let expected = step.expect.record.as_ref().unwrap();
         let (_, mut record) = fixture.record(&expected.name, expected.revision).await.unwrap();
-        let annotations = record.chart["metadata"]["annotations"].as_object_mut().unwrap();
-        annotations.retain(|key, _| !is_own(key));
+        let namespace = fixture.apps.name();
+        let mut metadata = given_metadata(fixture, expected);
+        if step.has_namespace() {
+            // The ID is another one.
+            metadata.insert("version".to_owned(), record.chart["metadata"]["version"].clone());
+        }
+        let files = |all: &BTreeMap<String, String>| {
+            let file = |(name, text): (&String, &String)| {
+                let text = text.replace("@NS@", namespace);
+                json!({ "name": name, "data": STANDARD.encode(text) })
+            };
+            all.iter().map(file).collect::<Vec<_>>()
+        };
+        record.chart["metadata"] = metadata.into();
+        record.chart["templates"] = files(&expected.templates).into();
+        record.chart["files"] = files(&expected.files).into();
+        record.chart["values"] = expected.values.clone();
+        record.config = expected.config.clone();
+        let objects = given_objects(fixture, &self.name, &expected.objects);
+        let objects = objects.iter().map(|object| format!("---\n{object:#}\n"));
+        record.manifest = objects.collect::<Vec<_>>().concat();
         "Install complete".clone_into(&mut record.info.description);
         fixture.write_record(&record).await;
+    }
+}
+
+impl Step {
+    fn has_namespace(&self) -> bool {
+        let mut resources = self.resources.iter();
+        resources.any(|resource| resource.content.contains("@NS@"))
     }
 }
 
@@ -319,6 +366,14 @@ fn without_own(mut metadata: Map<String, Value>) -> Map<String, Value> {
 fn given_metadata(fixture: &Fixture, expected: &ExpectedRecord) -> Map<String, Value> {
     let text = Value::from(expected.metadata.clone()).to_string();
     let text = text.replace("@AGENT@", fixture.system.name());
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Objects, for this agent.
+fn given_objects(fixture: &Fixture, name: &str, objects: &[Value]) -> Vec<Value> {
+    let set = SetId::new(name, fixture.system.name());
+    let text = json!(objects).to_string().replace("@NS@", fixture.apps.name());
+    let text = text.replace("@HASH@", &set.hash()).replace("@ID@", set.as_str());
     serde_json::from_str(&text).unwrap()
 }
 
