@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bounded_text::hex;
+use helmops_bed::git_server::GitServer;
 use helmops_bed::helmops::NAMESPACE;
 use helmops_bed::kubectl::Kubectl;
 use helmops_bed::namespace::TestNamespace;
@@ -183,6 +184,36 @@ fn documented() -> Vec<Documented> {
     ]
 }
 
+/// The same for Git servers.
+fn documented_by_git_servers() -> Vec<Documented> {
+    let (gitea, bitbucket) = (payload("gitea-push.json"), payload("bitbucket-server-push.json"));
+    vec![
+        Documented {
+            receiver_type: "gitea",
+            repo: "git@gitea.example:team/charts.git",
+            chart: "",
+            headers: vec![
+                ("X-Gitea-Signature", sign(hmac::HMAC_SHA256, &gitea)),
+                ("X-Gitea-Event", "push".into()),
+            ],
+            body: gitea,
+        },
+        Documented {
+            receiver_type: "bitbucket",
+            repo: "https://bitbucket.example/scm/team/charts.git",
+            chart: "",
+            headers: vec![
+                (
+                    "X-Hub-Signature",
+                    format!("sha256={}", sign(hmac::HMAC_SHA256, &bitbucket)),
+                ),
+                ("X-Event-Key", "repo:refs_changed".into()),
+            ],
+            body: bitbucket,
+        },
+    ]
+}
+
 /// Each type accepts what its registry documents, with the proof of the type, and polls the HelmOp of the chart once.
 #[tokio::test]
 async fn documented_requests_of_each_type_poll_the_chart() {
@@ -195,9 +226,14 @@ async fn documented_requests_of_each_type_poll_the_chart() {
         chart,
         headers,
         body,
-    } in documented()
+    } in documented().into_iter().chain(documented_by_git_servers())
     {
-        let spec = json!({ "helm": { "repo": repo, "chart": chart, "version": "1.x" }, "targets": [{ "clusterSelector": {} }] });
+        let targets = json!([{ "clusterSelector": {} }]);
+        let spec = if repo.strip_suffix(".git").is_some() {
+            json!({ "chartSource": { "git": { "url": repo } }, "targets": targets })
+        } else {
+            json!({ "helm": { "repo": repo, "chart": chart, "version": "1.x" }, "targets": targets })
+        };
         kubectl
             .apply(&helmop(receiver_type, &spec))
             .await
@@ -236,6 +272,64 @@ async fn documented_requests_of_each_type_poll_the_chart() {
         );
         assert_eq!(status(send()).await, 200, "{receiver_type}: a replay");
     }
+}
+
+/// A push to a Git repository runs on the cluster. Nothing polls, and the HelmOp of a Helm repository with the same path is not polled.
+#[tokio::test]
+async fn a_push_to_git_runs_seconds_later_with_polling_off() {
+    let suite = suite().await;
+    let kubectl = suite.bed.kubectl().in_namespace(LOCAL);
+    let name = format!("git-{}", random::word());
+    let url = create(&kubectl, &name, &json!({ "type": "github" })).await;
+    let repository = GitServer::start().await.unwrap();
+    let commit = |version: &str| {
+        let chart = format!("apiVersion: v2\nname: web\nversion: {version}\n");
+        let object = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\n  labels:\n    helm.sh/chart: web-{version}\n"
+        );
+        let files = [
+            ("charts/web/Chart.yaml", &*chart),
+            ("charts/web/templates/web.yaml", &*object),
+        ];
+        repository.commit("main", &files).to_string()
+    };
+    commit("0.1.0");
+    let targets = json!([{ "clusterSelector": {} }]);
+    let spec = json!({
+        "namespace": name,
+        "pollingInterval": "0s",
+        "chartSource": { "git": { "url": repository.url(), "path": "charts/web" } },
+        "targets": targets,
+    });
+    kubectl.apply(&helmop(&name, &spec)).await.unwrap().ok().unwrap();
+    let other = format!("{name}-helm");
+    let spec =
+        json!({ "helm": { "repo": repository.url(), "chart": "web", "version": "1.x" }, "targets": targets });
+    kubectl.apply(&helmop(&other, &spec)).await.unwrap().ok().unwrap();
+    let workload = suite.bed.kubectl().in_namespace(&name);
+    until_runs(&workload, "0.1.0").await;
+
+    let body = json!({
+        "ref": "refs/heads/main",
+        "after": commit("0.2.0"),
+        "repository": { "full_name": "Team/charts" },
+    })
+    .to_string()
+    .into_bytes();
+    let request = Client::new()
+        .post(&url)
+        .header("X-GitHub-Event", "push")
+        .header(
+            "X-Hub-Signature-256",
+            format!("sha256={}", sign(hmac::HMAC_SHA256, &body)),
+        )
+        .body(body);
+    assert_eq!(status(request).await, 202);
+    until_runs(&workload, "0.2.0").await;
+    assert_eq!(until_handled(&kubectl, &name, 1).await, 1);
+    let other = kubectl.get(&format!("helmop/{other}")).await.unwrap().unwrap();
+    let requested = &other["metadata"]["annotations"]["helmops.fleet.cattle.io/poll-requested-at"];
+    assert_eq!(requested, &serde_json::Value::Null, "{other}");
 }
 
 /// What admission says about invalid Receivers, and what the status says about those whose Secret is wrong.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 wire! {
-    /// A Receiver is a URL that a registry calls when a chart was pushed. The HelmOps of that chart are polled then.
+    /// A Receiver is a URL that a registry or a Git server calls when a chart was pushed. The HelmOps of that chart are polled then.
     pub struct Receiver: [type_meta: TypeMeta<Receiver>, unknown: UnknownFields] {
         /// Name, namespace, labels and so on.
         "metadata" => metadata: Metadata,
@@ -28,13 +28,14 @@ kind!(Receiver, "receivers", OWN_GROUP);
 wire! {
     /// Who calls, with which proof, and which HelmOps are polled.
     pub struct ReceiverSpec {
-        /// Who calls: `harbor`, `dockerhub`, `quay`, `github` (packages), `gitlab`, `nexus`, `acr`, `gcr`, `cdevents`, `distribution` (the
-        /// registry of the CNCF), `generic` or `generic-hmac`. It decides how a request proves who sent it, and how its body is read.
+        /// Who calls: `harbor`, `dockerhub`, `quay`, `github` (packages and pushes), `gitlab`, `gitea` (also Forgejo and Gogs),
+        /// `bitbucket`, `nexus`, `acr`, `gcr`, `cdevents`, `distribution` (the registry of the CNCF), `generic` or `generic-hmac`. It decides
+        /// how a request proves who sent it, and how its body is read.
         "type" => r#type: String,
         /// Secret in the same namespace with the key `token`: the secret that the caller and helmops share. For `gcr` also `email`
         /// and `audience`, which the token of Google must have.
         "secretRef" => secret_ref: LocalReference,
-        /// Types of events that are accepted, such as `package` for `github`. Empty accepts all that announce an artifact.
+        /// Types of events that are accepted, such as `package` for `github`. Empty accepts all that announce an artifact or a push to Git.
         "events" | nullable => events: Vec<String>,
         /// The HelmOps that may be polled. Empty selects all in the namespace. Of these, those are polled whose chart was pushed.
         "resources" | nullable => resources: Vec<ReceiverResource>,
@@ -83,8 +84,8 @@ wire! {
         /// Number of the push, counted from 1.
         "number" => number: i64,
         /// Host and path of the repository, such as `registry.example/charts/podinfo`; a path alone, such as `charts/podinfo`, if the
-        /// registry does not send its host. `*/` in front of a path is any host and parent, `/*` at its end all repositories below. Empty
-        /// for all repositories.
+        /// registry does not send its host. `*/` in front of a path is any host and parent, `/*` at its end all repositories below, and
+        /// `git+` in front of it all a Git repository. Empty for all repositories.
         "repository" => repository: String,
         /// The tag or version that was pushed.
         "tag" => tag: String,

@@ -155,7 +155,7 @@ mod tests {
         for (change, expected) in [
             (
                 json!({ "type": "" }),
-                "spec.type: Required value: supported types: harbor, dockerhub, quay, github, gitlab, nexus, acr, gcr, cdevents, distribution, generic, generic-hmac",
+                "spec.type: Required value: supported types: harbor, dockerhub, quay, github, gitlab, gitea, bitbucket, nexus, acr, gcr, cdevents, distribution, generic, generic-hmac",
             ),
             (
                 json!({ "type": "Harbor" }),

@@ -1,8 +1,9 @@
 //! Which HelmOps follow a repository.
 
+use helmops_git::Location;
 use helmops_model::chart::{registry::reference::Reference, source::ChartSource, url::Url};
 
-use super::repository::host_and_path;
+use super::repository::{GIT, host_and_path, without_git_suffix};
 
 /// A repository that a HelmOp follows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +14,7 @@ pub struct Followed {
     path: Box<str>,
     /// The chart in a repository with an index; empty for a registry, where it belongs to the path.
     chart: Box<str>,
+    is_git: bool,
 }
 
 impl Followed {
@@ -36,8 +38,20 @@ impl Followed {
         }
     }
 
+    /// The Git repository with this URL; `None` if it is invalid. Over SSH and over HTTPS it is the same.
+    pub fn of_git(url: &str) -> Option<Self> {
+        let identity = Location::parse(url).ok()?.identity();
+        let (_, repository) = identity.split_once("://")?;
+        let (host, path) = repository.split_once('/')?;
+        Some(Self {
+            is_git: true,
+            ..Self::new(host, without_git_suffix(path), "")
+        })
+    }
+
     fn new(host: &str, path: &str, chart: &str) -> Self {
         Self {
+            is_git: false,
             host: normalized_host(host).into(),
             path: path.trim_matches('/').to_ascii_lowercase().into(),
             chart: chart.to_ascii_lowercase().into(),
@@ -52,6 +66,17 @@ impl Followed {
             return true;
         }
         let repository = repository.to_ascii_lowercase();
+        match (repository.strip_prefix(GIT), self.is_git) {
+            (Some(repository), true) => self.has_name(without_git_suffix(repository)),
+            (Some(_), false) => false,
+            // What is below a project of a registry is no Git repository.
+            (None, true) => !repository.contains('*') && self.has_name(without_git_suffix(&repository)),
+            (None, false) => self.has_name(&repository),
+        }
+    }
+
+    /// Whether a name in lower case, or a pattern, is one of this repository.
+    fn has_name(&self, repository: &str) -> bool {
         if let Some(pattern) = repository.strip_prefix("*/") {
             return match pattern.strip_suffix("/*") {
                 Some(parent) => format!("/{}/", self.path).contains(&format!("/{parent}/")),
@@ -73,7 +98,7 @@ impl Followed {
         if below_host.is_some_and(|path| self.paths().any(|own| own == path)) {
             return true;
         }
-        let (host, path) = host_and_path(&repository);
+        let (host, path) = host_and_path(repository);
         host.is_none_or(|host| normalized_host(host) == *self.host) && self.paths().any(|own| own == path)
     }
 
@@ -251,6 +276,57 @@ mod tests {
     }
 
     #[test]
+    fn a_git_repository_is_named_by_its_path_over_any_protocol() {
+        let urls = [
+            "https://git.example.com/Team/Charts.git",
+            "https://git.example.com/team/charts/",
+            "http://gitea-http.gitea.svc:3000/team/charts.git",
+            "ssh://git@git.example.com:2222/team/charts.git",
+            "git@ssh.git.example.com:team/charts.git",
+            "https://git.example.com/scm/team/charts.git",
+        ];
+        for url in urls {
+            let followed = Followed::of_git(url).unwrap();
+            for (pushed, expected) in [
+                ("git+*/Team/charts", true),
+                ("git+*/team/charts2", false),
+                ("git+*/eam/charts", false),
+                ("git+*/other/charts", false),
+                ("*/team/charts/*", false),
+                ("*/team/charts", false),
+                ("team/web", false),
+                ("", true),
+            ] {
+                assert_eq!(followed.is_named_by(pushed), expected, "{url} {pushed}");
+            }
+        }
+        let followed = Followed::of_git(urls[0]).unwrap();
+        for (pushed, expected) in [
+            ("git.example.com/team/charts.git", true),
+            ("git+git.example.com/team/charts", true),
+            ("team/charts", true),
+            ("other.example.com/team/charts.git", false),
+        ] {
+            assert_eq!(followed.is_named_by(pushed), expected, "{pushed}");
+        }
+        assert_eq!(Followed::of_git("https://git.example.com"), None);
+    }
+
+    #[test]
+    fn a_push_to_git_names_no_repository_of_charts() {
+        for (repo, chart) in [
+            ("oci://git.example.com/team/charts", ""),
+            ("https://git.example.com/team/charts", "web"),
+            ("https://git.example.com/team", "charts"),
+        ] {
+            let followed = Followed::of(repo, chart).unwrap();
+            for pushed in ["git+*/team/charts", "git+git.example.com/team/charts"] {
+                assert!(!followed.is_named_by(pushed), "{repo} {chart} {pushed}");
+            }
+        }
+    }
+
+    #[test]
     fn what_has_no_repository_is_never_polled() {
         for (repo, chart) in [
             ("", "https://h/c-1.tgz"),
@@ -266,7 +342,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_matched_without_a_panic(repo in ".*", chart in ".*", pushed in ".*") {
-            if let Some(followed) = Followed::of(&repo, &chart) {
+            for followed in [Followed::of(&repo, &chart), Followed::of_git(&repo)].into_iter().flatten() {
                 followed.is_named_by(&pushed);
             }
         }

@@ -10,6 +10,10 @@ use crate::source::{Kind, Labels, ObjectId, Privileged, Selector};
 
 /// The repositories that a HelmOp follows, for all its targets, each once.
 pub fn followed_by(helmop: &HelmOp) -> Vec<Followed> {
+    if let Some(git) = helmop.spec.git() {
+        // Nothing else chooses its chart.
+        return Followed::of_git(&git.url).into_iter().collect();
+    }
     let bundle = &helmop.spec.bundle;
     let main = bundle.options.helm.as_ref();
     let of = |repo: &str, chart: &str| Followed::of(repo, chart);
@@ -114,6 +118,17 @@ mod tests {
             );
         }
         assert_eq!(followed_by(&HelmOp::default()), []);
+    }
+
+    #[test]
+    fn a_helmop_with_git_follows_its_git_repository_alone() {
+        let helmop = helmop(&json!({
+            "chartSource": { "git": { "url": "git@git.example.com:team/charts.git", "path": "charts/web" } },
+            "helm": { "repo": "https://h.example/stable", "chart": "web" },
+            "targets": [{ "clusterName": "a", "helm": { "values": { "a": 1 } } }],
+        }));
+        let expected = Followed::of_git("https://git.example.com/team/charts").unwrap();
+        assert_eq!(followed_by(&helmop), [expected]);
     }
 
     #[test]

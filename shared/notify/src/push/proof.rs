@@ -31,12 +31,16 @@ pub fn verify(
     let token = &credentials.token;
     let proved = match receiver_type {
         T::GenericHmac => return generic_hmac(token, headers, body, now),
-        T::GitHub => {
-            let signature = headers.required("X-Hub-Signature-256")?;
-            let Some(digits) = signature.strip_prefix(b"sha256=") else {
-                return Err(ProofError::Malformed("X-Hub-Signature-256"));
+        T::GitHub => signed_with_prefix(token, headers, "X-Hub-Signature-256", body),
+        T::Bitbucket => signed_with_prefix(token, headers, "X-Hub-Signature", body),
+        T::Gitea => {
+            // Gogs has its own header, which Gitea and Forgejo send too.
+            let header = match headers.one("X-Gitea-Signature")? {
+                Some(_) => "X-Gitea-Signature",
+                None if headers.one("X-Gogs-Signature")?.is_some() => "X-Gogs-Signature",
+                None => return Err(ProofError::Missing("X-Gitea-Signature")),
             };
-            signed(token, Hash::Sha256, body, digits, "X-Hub-Signature-256")
+            signed(token, Hash::Sha256, body, headers.required(header)?, header)
         }
         T::Nexus => {
             let digits = headers.required("X-Nexus-Webhook-Signature")?;
@@ -133,6 +137,19 @@ fn generic_hmac(
 fn starts_with_time(body: &[u8]) -> bool {
     let time = split(body, b'.').and_then(|(time, _)| str::from_utf8(time).ok());
     time.is_some_and(|time| time.parse::<i64>().is_ok())
+}
+
+/// `sha256=HEX` over the body.
+fn signed_with_prefix(
+    token: &Token,
+    headers: &Headers<'_>,
+    header: &'static str,
+    body: &[u8],
+) -> Result<(), ProofError> {
+    let signature = headers.required(header)?;
+    let digits = signature.strip_prefix(b"sha256=");
+    let digits = digits.ok_or(ProofError::Malformed(header))?;
+    signed(token, Hash::Sha256, body, digits, header)
 }
 
 fn signed(

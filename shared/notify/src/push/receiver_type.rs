@@ -11,10 +11,14 @@ pub enum ReceiverType {
     DockerHub,
     /// Quay.
     Quay,
-    /// GitHub: packages, and other events.
+    /// GitHub: packages, pushes to Git repositories, and other events.
     GitHub,
     /// GitLab.
     GitLab,
+    /// Gitea, Forgejo and Gogs: pushes to Git repositories.
+    Gitea,
+    /// Bitbucket Cloud and Data Center: pushes to Git repositories.
+    Bitbucket,
     /// Sonatype Nexus Repository.
     Nexus,
     /// Azure Container Registry.
@@ -33,12 +37,14 @@ pub enum ReceiverType {
 
 impl ReceiverType {
     /// Every type, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Harbor,
         Self::DockerHub,
         Self::Quay,
         Self::GitHub,
         Self::GitLab,
+        Self::Gitea,
+        Self::Bitbucket,
         Self::Nexus,
         Self::Acr,
         Self::Gcr,
@@ -56,6 +62,8 @@ impl ReceiverType {
             Self::Quay => "quay",
             Self::GitHub => "github",
             Self::GitLab => "gitlab",
+            Self::Gitea => "gitea",
+            Self::Bitbucket => "bitbucket",
             Self::Nexus => "nexus",
             Self::Acr => "acr",
             Self::Gcr => "gcr",

@@ -8,11 +8,15 @@ const MAX_REPOSITORY: usize = 512;
 /// Bytes of a tag that are kept: registries allow 128.
 const MAX_TAG: usize = 128;
 
+/// What the name of a Git repository begins with. Nothing else is polled for it.
+pub(super) const GIT: &str = "git+";
+
 /// A push: the repository, and the tag or version if it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Announcement {
     /// Host and path, such as `registry.example/charts/web`, or a path alone. `*/` in front of a path stands for any host and any parent,
-    /// and `/*` at the end for all repositories below a path or a host. Empty for all repositories.
+    /// and `/*` at the end for all repositories below a path or a host. `git+` in front of it all is a Git repository. Empty for all
+    /// repositories.
     pub repository: String,
     /// The tag; empty if it is not known. It decides nothing, and is for people.
     pub tag: String,
@@ -48,6 +52,15 @@ impl Announcement {
         })
     }
 
+    /// A push to the Git repository with this path, on any host and below any path. Servers name themselves as the internet sees them, while
+    /// HelmOps may use a name of the cluster, another host for SSH, or a prefix such as `/scm`.
+    pub(super) fn of_git(path: &str, reference: &str) -> Option<Self> {
+        Some(Self {
+            repository: format!("{GIT}*/{}", without_git_suffix(&name(path)?)),
+            tag: tag_of(reference.strip_prefix("refs/tags/").unwrap_or_default()),
+        })
+    }
+
     /// A push to any repository of a project, on the host of this URL.
     pub(super) fn in_project(url: &str, project: &str) -> Option<Self> {
         let server = name(url)?;
@@ -77,6 +90,12 @@ impl Announcement {
         };
         Self::of(repository, if tag.is_empty() { own_tag } else { tag })
     }
+}
+
+/// The path of a Git repository without `.git`, which servers leave to the client.
+pub(super) fn without_git_suffix(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
+    path.strip_suffix(".git").unwrap_or(path)
 }
 
 fn is_digest(text: &str) -> bool {
@@ -197,6 +216,28 @@ mod tests {
         ] {
             assert_eq!(Announcement::of(text, "").unwrap().repository, expected);
         }
+    }
+
+    #[test]
+    fn a_git_repository_is_named_without_its_suffix() {
+        for (path, reference, repository, tag) in [
+            ("Org/charts", "refs/heads/main", "git+*/Org/charts", ""),
+            (
+                "/Org/charts.git/",
+                "refs/tags/v1.2.3",
+                "git+*/Org/charts",
+                "v1.2.3",
+            ),
+            ("~jane/charts", "", "git+*/~jane/charts", ""),
+        ] {
+            let announcement = Announcement::of_git(path, reference).unwrap();
+            assert_eq!(
+                (&*announcement.repository, &*announcement.tag),
+                (repository, tag),
+                "{path}"
+            );
+        }
+        assert_eq!(Announcement::of_git("*/charts", ""), None);
     }
 
     #[test]

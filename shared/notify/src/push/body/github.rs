@@ -1,4 +1,4 @@
-//! GitHub: packages, and other events that the Receiver names.
+//! GitHub: packages, pushes to Git repositories, and other events that the Receiver names.
 
 use serde::Deserialize;
 
@@ -43,6 +43,20 @@ struct Tag {
     name: String,
 }
 
+#[derive(Deserialize)]
+struct Push {
+    #[serde(default, rename = "ref")]
+    reference: String,
+    #[serde(default)]
+    deleted: bool,
+    repository: Repository,
+}
+
+#[derive(Deserialize)]
+struct Repository {
+    full_name: String,
+}
+
 pub(super) fn read(
     events: &[String],
     headers: &Headers<'_>,
@@ -54,10 +68,21 @@ pub(super) fn read(
         // GitHub sends it when a hook is created.
         "ping" => Ok(Vec::new()),
         "package" | "registry_package" if is_listed || events.is_empty() => package(body),
+        "push" if events.is_empty() => push(body),
         // A push or a release, such as of the branch that GitHub serves as chart repository: it names no repository of charts.
         _ if is_listed => Ok(vec![Announcement::of_all()]),
         _ => Ok(Vec::new()),
     }
+}
+
+/// What runs from charts of a registry does not change by a push to Git, so only charts in Git are polled for it.
+fn push(body: &[u8]) -> Result<Vec<Announcement>, BodyError> {
+    let body: Push = json(body)?;
+    if body.deleted {
+        return Ok(Vec::new());
+    }
+    let pushed = Announcement::of_git(&body.repository.full_name, &body.reference);
+    super::one(pushed, "repository.full_name")
 }
 
 fn package(body: &[u8]) -> Result<Vec<Announcement>, BodyError> {

@@ -1,4 +1,4 @@
-//! GitLab. It has no event for packages or images, so events of the pipeline that publishes them count.
+//! GitLab: pushes to Git repositories. It has no event for packages or images, so events of the pipeline that publishes them count.
 
 use serde::Deserialize;
 
@@ -47,7 +47,8 @@ pub(super) fn read(
     let event = headers.text(EVENT).ok_or(BodyError::Header(EVENT))?;
     let is_listed = events.iter().any(|listed| listed == event);
     let is_default = events.is_empty() && matches!(event, "Pipeline Hook" | "Release Hook" | "Tag Push Hook");
-    if !is_listed && !is_default {
+    let is_push = matches!(event, "Push Hook" | "Tag Push Hook");
+    if !is_listed && !(events.is_empty() && (is_push || is_default)) {
         return Ok(Vec::new());
     }
     let body: Body = json(body)?;
@@ -65,25 +66,36 @@ pub(super) fn read(
         },
         "Release Hook" if body.action == "delete" => return Ok(Vec::new()),
         "Release Hook" => body.tag.as_str().unwrap_or_default(),
-        // The commit of a tag that was deleted is null.
-        "Tag Push Hook" if body.checkout_sha.as_ref().is_none_or(serde_json::Value::is_null) => {
+        // The commit of a branch or a tag that was deleted is null.
+        _ if is_push && body.checkout_sha.as_ref().is_none_or(serde_json::Value::is_null) => {
             return Ok(Vec::new());
         }
         "Tag Push Hook" => body.reference.strip_prefix("refs/tags/").unwrap_or_default(),
         _ => "",
     };
-    // The container registry of a project is below its path, on a host that the request does not name; its package registry is below
-    // its number or its encoded path.
     let path = &body.project.path_with_namespace;
-    let registry =
-        Announcement::below(path, tag).ok_or(BodyError::Repository("project.path_with_namespace"))?;
+    let mut announced = Vec::new();
+    if is_push || is_listed {
+        announced.extend(Announcement::of_git(path, &body.reference));
+    }
+    if is_listed || is_default {
+        announced.extend(published(&body.project, tag));
+    }
+    if announced.is_empty() {
+        return Err(BodyError::Repository("project.path_with_namespace"));
+    }
+    Ok(announced)
+}
+
+/// The container registry of a project is below its path, on a host that the request does not name; its package registry is below its number
+/// or its encoded path.
+fn published(project: &Project, tag: &str) -> Vec<Announcement> {
+    let path = &project.path_with_namespace;
+    let Some(registry) = Announcement::below(path, tag) else {
+        return Vec::new();
+    };
     let encoded = path.trim_matches('/').replace('/', "%2F");
-    let names = body
-        .project
-        .id
-        .map(|id| id.to_string())
-        .into_iter()
-        .chain([encoded]);
+    let names = project.id.map(|id| id.to_string()).into_iter().chain([encoded]);
     let packages = names.filter_map(|name| Announcement::below(&format!("api/v4/projects/{name}"), tag));
-    Ok(std::iter::once(registry).chain(packages).collect())
+    std::iter::once(registry).chain(packages).collect()
 }

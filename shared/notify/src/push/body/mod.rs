@@ -4,12 +4,14 @@
 //! something else, such as a pull or a deletion, and announces nothing then.
 
 mod acr;
+mod bitbucket;
 mod bounded;
 mod cdevents;
 mod distribution;
 mod docker_hub;
 mod gcr;
 mod generic;
+mod gitea;
 mod github;
 mod gitlab;
 mod harbor;
@@ -55,6 +57,8 @@ pub fn announcements(
         T::Quay => quay::read(body),
         T::GitHub => github::read(events, headers, body),
         T::GitLab => gitlab::read(events, headers, body),
+        T::Gitea => gitea::read(headers, body),
+        T::Bitbucket => bitbucket::read(headers, body),
         T::Nexus => nexus::read(body),
         T::Acr => acr::read(body),
         T::Gcr => gcr::read(body),

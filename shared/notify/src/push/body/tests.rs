@@ -145,7 +145,20 @@ fn github_names_its_event_in_a_header() {
         read("ping", &["ping", "push"], payload!("github-ping")),
         Ok(vec![])
     );
-    assert_eq!(read("push", &[], b"{}"), Ok(vec![]));
+    let push = str::from_utf8(payload!("github-push")).unwrap();
+    assert_eq!(
+        read("push", &[], push.as_bytes()),
+        Ok(pushed("git+*/Example/charts", ""))
+    );
+    let tag = push.replace("refs/heads/main", "refs/tags/v1.2.3");
+    assert_eq!(
+        read("push", &[], tag.as_bytes()),
+        Ok(pushed("git+*/Example/charts", "v1.2.3"))
+    );
+    let deleted = push.replace("\"deleted\": false", "\"deleted\": true");
+    assert_eq!(read("push", &[], deleted.as_bytes()), Ok(vec![]));
+    assert_eq!(read("push", &["package"], push.as_bytes()), Ok(vec![]));
+    assert_eq!(read("push", &[], b"{}"), Err(BodyError::Json));
     assert_eq!(read("push", &["push"], b"anything"), Ok(pushed("", "")));
     assert_eq!(
         announcements(ReceiverType::GitHub, &[], &Headers::default(), package),
@@ -170,18 +183,35 @@ fn gitlab_announces_everything_below_the_project() {
     assert_eq!(read("Pipeline Hook", &[], pipeline.as_bytes()), expected("1.2.3"));
     let running = pipeline.replace("\"success\"", "\"running\"");
     assert_eq!(read("Pipeline Hook", &[], running.as_bytes()), Ok(vec![]));
+    let with_git = |tag: &str| {
+        let mut all = pushed("git+*/group/charts", tag);
+        all.extend(expected(tag).unwrap());
+        Ok(all)
+    };
     assert_eq!(
         read("Tag Push Hook", &[], payload!("gitlab-tag")),
-        expected("v1.2.3")
+        with_git("v1.2.3")
     );
     assert_eq!(
         read("Release Hook", &[], payload!("gitlab-release")),
         expected("v1.2.3")
     );
-    assert_eq!(read("Push Hook", &[], payload!("gitlab-push")), Ok(vec![]));
+    let push = str::from_utf8(payload!("gitlab-push")).unwrap();
     assert_eq!(
-        read("Push Hook", &["Push Hook"], payload!("gitlab-push")),
-        expected("")
+        read("Push Hook", &[], push.as_bytes()),
+        Ok(pushed("git+*/group/charts", ""))
+    );
+    let sha = "\"checkout_sha\": \"da1560886d4f094c3e6c9ef40349f7d38b5d27d7\"";
+    let deleted_branch = push.replace(sha, "\"checkout_sha\": null");
+    assert_ne!(deleted_branch, push);
+    assert_eq!(read("Push Hook", &[], deleted_branch.as_bytes()), Ok(vec![]));
+    assert_eq!(read("Push Hook", &["Push Hook"], push.as_bytes()), with_git(""));
+    assert_eq!(
+        read("Pipeline Hook", &["Pipeline Hook"], pipeline.as_bytes()),
+        with_git("1.2.3").map(|mut all: Vec<(String, String)>| {
+            all[0].1.clear();
+            all
+        })
     );
     assert_eq!(
         read("Tag Push Hook", &["Push Hook"], payload!("gitlab-tag")),
@@ -192,6 +222,64 @@ fn gitlab_announces_everything_below_the_project() {
         "\"checkout_sha\": null",
     );
     assert_eq!(read("Tag Push Hook", &[], deleted.as_bytes()), Ok(vec![]));
+}
+
+#[test]
+fn gitea_forgejo_and_gogs_announce_the_git_repository() {
+    let push = str::from_utf8(payload!("gitea-push")).unwrap();
+    let tag = push.replace("refs/heads/main", "refs/tags/v1.2.3");
+    let deleted = push.replace("bffeb74224043ba2feb48d137756c8a9331c449a", &"0".repeat(40));
+    assert!(deleted.contains("\"after\": \"000"));
+    let expected = pushed("git+*/team/charts", "");
+    for (header, event, body, expected) in [
+        ("X-Gitea-Event", "push", push, Ok(expected.clone())),
+        ("X-Gogs-Event", "push", push, Ok(expected)),
+        (
+            "X-Gitea-Event",
+            "push",
+            &*tag,
+            Ok(pushed("git+*/team/charts", "v1.2.3")),
+        ),
+        ("X-Gitea-Event", "push", &*deleted, Ok(vec![])),
+        ("X-Gitea-Event", "issues", push, Ok(vec![])),
+        ("X-Gitea-Event", "push", "{}", Err(BodyError::Json)),
+        ("X-Other", "push", push, Err(BodyError::Header("X-Gitea-Event"))),
+    ] {
+        let read = read(ReceiverType::Gitea, &[], &[(header, event)], body.as_bytes());
+        assert_eq!(read, expected, "{header}: {event}");
+    }
+}
+
+#[test]
+fn both_bitbuckets_announce_the_git_repository() {
+    let cloud = str::from_utf8(payload!("bitbucket-cloud-push")).unwrap();
+    let server = str::from_utf8(payload!("bitbucket-server-push")).unwrap();
+    let deleted = |body: &str, from: &str, to: &str| {
+        assert!(body.contains(from));
+        body.replace(from, to)
+    };
+    let new = cloud.lines().find(|line| line.contains("\"new\"")).unwrap();
+    let deleted_in_cloud = deleted(cloud, new, "\"new\": null,");
+    let deleted_on_server = deleted(server, "UPDATE", "DELETE");
+    for (event, body, expected) in [
+        ("repo:push", cloud, Ok(pushed("git+*/team/charts", ""))),
+        ("repo:push", &*deleted_in_cloud, Ok(vec![])),
+        ("repo:refs_changed", server, Ok(pushed("git+*/TEAM/charts", ""))),
+        ("repo:refs_changed", &*deleted_on_server, Ok(vec![])),
+        ("repo:push", server, Err(BodyError::Json)),
+        ("diagnostics:ping", r#"{"test":true}"#, Ok(vec![])),
+        ("pullrequest:created", cloud, Ok(vec![])),
+    ] {
+        let read = read(
+            ReceiverType::Bitbucket,
+            &[],
+            &[("X-Event-Key", event)],
+            body.as_bytes(),
+        );
+        assert_eq!(read, expected, "{event}");
+    }
+    let read = read(ReceiverType::Bitbucket, &[], &[], cloud.as_bytes());
+    assert_eq!(read, Err(BodyError::Header("X-Event-Key")));
 }
 
 /// `repository_url` has the whole repository of `pkg:oci`, and the registry of `pkg:docker`, as the specification of package URLs says.

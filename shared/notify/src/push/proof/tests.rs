@@ -127,6 +127,57 @@ fn gitlab_has_a_header_of_its_own() {
 }
 
 #[test]
+fn servers_of_git_sign_the_body() {
+    use ReceiverType as T;
+    let digits = sign(hmac::HMAC_SHA256, BODY);
+    let other = sign(hmac::HMAC_SHA256, b"other");
+    let prefixed = format!("sha256={digits}");
+    for (receiver_type, headers, expected) in [
+        (T::Gitea, &[("X-Gitea-Signature", &*digits)][..], Ok(())),
+        (T::Gitea, &[("X-Gogs-Signature", &digits)], Ok(())),
+        (
+            T::Gitea,
+            &[("X-Gitea-Signature", &digits), ("X-Gogs-Signature", &digits)],
+            Ok(()),
+        ),
+        (
+            T::Gitea,
+            &[("X-Gitea-Signature", &other), ("X-Gogs-Signature", &digits)],
+            Err(ProofError::Wrong),
+        ),
+        (
+            T::Gitea,
+            &[("X-Gitea-Signature", &digits), ("X-Gitea-Signature", &digits)],
+            Err(ProofError::Repeated("X-Gitea-Signature")),
+        ),
+        (
+            T::Gitea,
+            &[("X-Gitea-Signature", &prefixed)],
+            Err(ProofError::Malformed("X-Gitea-Signature")),
+        ),
+        (T::Gitea, &[], Err(ProofError::Missing("X-Gitea-Signature"))),
+        (T::Bitbucket, &[("X-Hub-Signature", &prefixed)], Ok(())),
+        (
+            T::Bitbucket,
+            &[("X-Hub-Signature", &format!("sha256={other}"))],
+            Err(ProofError::Wrong),
+        ),
+        (
+            T::Bitbucket,
+            &[("X-Hub-Signature", &digits)],
+            Err(ProofError::Malformed("X-Hub-Signature")),
+        ),
+        (T::Bitbucket, &[], Err(ProofError::Missing("X-Hub-Signature"))),
+    ] {
+        assert_eq!(
+            verified(receiver_type, headers),
+            expected,
+            "{receiver_type} {headers:?}"
+        );
+    }
+}
+
+#[test]
 fn github_and_nexus_sign_the_body() {
     const HEADER: &str = "X-Hub-Signature-256";
     let sha256 = sign(hmac::HMAC_SHA256, BODY);
