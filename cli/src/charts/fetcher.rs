@@ -123,6 +123,10 @@ impl HelmOpFetcher<'_> {
     /// # Errors
     /// If the repository cannot be read.
     pub async fn list(&mut self, request: &ChartRequest<'_>) -> Result<ChartExplanation, FetchFailure> {
+        if request.git.is_some() {
+            // There is none, and no reason to read the Secret.
+            return Ok(ChartExplanation::default());
+        }
         let list = self.charts.list(request, Listing::Always);
         let list = within(self.deadline, self.timeout, list).await?;
         Ok(list.unwrap_or_default())

@@ -5,7 +5,7 @@ use helmops_core::{
     admit::ValidHelmOp,
     bundle::{RequestedChart, RequestedCharts},
 };
-use helmops_fetch::ResolveError;
+use helmops_fetch::{GitChartError, GitError, ResolveError};
 use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource, url},
     reason::Reason,
@@ -22,10 +22,10 @@ use crate::{failure::Failure, terminal::table::one_line};
 pub struct ChartId {
     /// URL of the repository, or of the chart in a registry, without credentials.
     pub repo: String,
-    /// Name of the chart; empty in a registry.
+    /// Name of the chart, or its folder in a Git repository; empty in a registry, and for the top of a Git repository.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub chart: String,
-    /// The requested version or range; empty for the latest release.
+    /// The requested version or range, or the reference in a Git repository; empty for the latest release.
     pub requested: String,
     /// The fields that request it, such as `spec.helm`; empty if there is no HelmOp.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -41,9 +41,22 @@ pub struct Version {
     /// Digest of its archive or manifest; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// URL of its archive or manifest; empty if unknown.
+    /// URL of its archive or manifest, or of its Git repository with the commit at its end; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
+}
+
+impl Version {
+    /// The commit, if it is a version of a Git repository.
+    pub fn commit(&self) -> Option<&str> {
+        commit_of(&self.url)
+    }
+}
+
+/// The commit in the URL of a recorded version, if that is one of a Git repository.
+pub fn commit_of(url: &str) -> Option<&str> {
+    let (repo, commit) = url.rsplit_once('#')?;
+    matches!(ChartSource::of(repo, ""), ChartSource::Git { .. }).then_some(commit)
 }
 
 impl From<&ChartVersion> for Version {
@@ -96,12 +109,18 @@ impl ChartId {
     ) -> Self {
         let is =
             |other: Option<&RequestedChart<'_, '_>>| other.is_some_and(|other| other.lookup == chart.lookup);
-        let main = is(charts.main()).then(|| "spec.helm".to_owned());
+        let git = chart.request.git.as_ref();
+        let field = if git.is_some() {
+            "spec.chartSource.git"
+        } else {
+            "spec.helm"
+        };
+        let main = is(charts.main()).then(|| field.to_owned());
         let fields = (0..valid.targets.len())
-            .filter(|&target| is(charts.of_target(target)))
+            .filter(|&target| git.is_none() && is(charts.of_target(target)))
             .map(|target| format!("spec.targets[{target}].helm"));
         Self {
-            repo: url::redacted(chart.request.repo),
+            repo: git.map_or_else(|| url::redacted(chart.request.repo), |git| git.repo.clone()),
             chart: chart.lookup.chart.clone(),
             requested: chart.lookup.constraint.clone(),
             fields: match origin {
@@ -111,7 +130,16 @@ impl ChartId {
         }
     }
 
-    /// The name of the chart: in a registry the last part of the reference.
+    /// The chart and where it is.
+    pub fn place(&self) -> String {
+        if self.chart.is_empty() {
+            self.repo.clone()
+        } else {
+            format!("{} of {}", self.chart, self.repo)
+        }
+    }
+
+    /// The name of the chart: in a registry the last part of the reference, in a Git repository its folder.
     pub fn name(&self) -> &str {
         if self.chart.is_empty() {
             self.repo.rsplit('/').next().unwrap_or_default()
@@ -187,7 +215,13 @@ pub fn failure(error: &FetchFailure, origin: Origin, helmop: &HelmOp) -> Failure
     };
     let (message, reason) = (one_line(&error.to_string()), error.reason());
     match error {
-        ResolveError::Secret(_) => Failure::unable(message).with_hint(explain(reason)),
+        ResolveError::Secret(_) | ResolveError::Git(GitChartError::Secret(_)) => {
+            Failure::unable(message).with_hint(explain(reason))
+        }
+        // The repository was read: it has no such commit, or no such chart.
+        ResolveError::Git(GitChartError::Git(GitError::Select { .. } | GitError::Chart { .. })) => {
+            not_selected(error)
+        }
         error if error.is_of_selection() => not_selected(error),
         _ => {
             let hint = match reason {

@@ -91,7 +91,9 @@ impl SubjectArgs {
             Some(path) => (from_file(path)?, Origin::File),
             None => (self.requested(), Origin::Flags),
         };
-        let needs_cluster = !helmop.spec.helm_secret_name.is_empty();
+        let git = helmop.spec.git();
+        let needs_cluster =
+            !helmop.spec.helm_secret_name.is_empty() || git.is_some_and(|git| git.secret_ref.is_some());
         if origin == Origin::Flags && !needs_cluster {
             return Subject::alone(helmop, origin);
         }

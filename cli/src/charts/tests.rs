@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::{
     candidates::{SHOWN, tests::explanation},
     fetcher::FetchFailure,
-    outdated::{ChartState, state, table},
-    report::ChartId,
+    outdated::{ChartState, state, state_of_git, table},
+    report::{ChartId, Version},
     resolve::{Resolution, ResolutionInput, text},
     subject::{Origin, Subject, accept},
-    versions::{chart_versions, write_table},
+    versions::{chart_versions, without_list, write_table},
 };
 use crate::{
     failure::Failure,
@@ -363,4 +363,79 @@ shop        broken       web     1.2.0        <unknown>    <unknown>    ^1.2    
         (&*nothing, &*note),
         ("", "All charts have their newest versions.\n")
     );
+}
+
+const GIT: &str = "git+https://git.example.com/team/charts.git";
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+fn helmop_of_git(recorded: &str) -> HelmOp {
+    let spec = json!({
+        "chartSource": { "git": {
+            "url": "https://git.example.com/team/charts.git", "path": "charts/web", "ref": { "branch": "main" },
+        } },
+        "pollingInterval": "24h",
+        "targets": [{ "clusterGroup": "prod", "helm": { "values": { "a": 1 } } }],
+    });
+    let record = json!({
+        "repo": GIT, "chart": "charts/web", "constraint": "branch main",
+        "version": recorded, "digest": format!("git:{}", "a".repeat(64)), "url": format!("{GIT}#{COMMIT}"),
+    });
+    let mut status = status("1.2.0");
+    status["resolved"] = json!([record]);
+    helmop(&json!({ "spec": spec, "status": status }))
+}
+
+/// A Git repository has no list of versions: the commit says what is selected.
+#[tokio::test]
+async fn a_chart_in_git_has_a_commit_and_no_candidates() {
+    let subject = Subject::alone(helmop_of_git("1.2.0+aaaaaaaaaaaa"), Origin::Cluster).unwrap();
+    let valid = accept(&subject, &subject.helmop).unwrap();
+    let input = ResolutionInput {
+        subject: &subject,
+        valid: &valid,
+        charts: RequestedCharts::of(&valid, None),
+        limit: None,
+        now: now(),
+    };
+    let selected = ChartVersion {
+        version: "1.2.0+bbbbbbbbbbbb".to_owned(),
+        digest: "bb".to_owned(),
+        url: format!("{GIT}#{COMMIT}"),
+    };
+    let selections = [Ok(ExplainedSelection {
+        selected: Ok(selected.clone()),
+        explanation: None,
+    })];
+    let (resolution, failures) = input.resolution(&selections);
+    assert!(failures.is_empty());
+    let (out, _) = written(|console| Ok(text::write(&resolution, false, console)?));
+    let taken = &resolution.charts[0].uptake.as_ref().unwrap().message;
+    assert_eq!(
+        out.replace(taken.as_str(), "UPTAKE"),
+        format!(
+            "HelmOp shop/web\n  Chart:      charts/web of {GIT}\n  Requested:  branch main (spec.chartSource.git)\n  Recorded:   \
+             1.2.0+aaaaaaaaaaaa\n  Selected:   1.2.0+bbbbbbbbbbbb\n  Commit:     {COMMIT}\n  Digest:     bb\n  Taken:      UPTAKE\n"
+        )
+    );
+
+    let chart = &input.charts.as_slice()[0];
+    let id = ChartId::of(chart, &input.charts, &valid, Origin::Cluster);
+    let recorded = chart.version.as_ref().map(Version::from);
+    assert_eq!(
+        without_list(&id, recorded.as_ref()),
+        format!(
+            "charts/web of {GIT} has no list of versions: it follows branch main; recorded is commit {COMMIT}, version \
+             1.2.0+aaaaaaaaaaaa; what would be selected now: kubectl helmop resolve"
+        )
+    );
+    for (current, outdated, why) in [
+        ("1.2.0+aaaaaaaaaaaa", true, "polling is off"),
+        ("1.2.0+bbbbbbbbbbbb", false, ""),
+    ] {
+        let key = ("shop".to_owned(), "web".to_owned());
+        let current = Some(current.to_owned());
+        let state = state_of_git(key, id.clone(), current, Ok(&selected), Due::Never);
+        assert_eq!((state.outdated, &*state.why), (outdated, why));
+        assert_eq!(state.newest.as_deref(), Some("1.2.0+bbbbbbbbbbbb"));
+    }
 }

@@ -62,10 +62,12 @@ impl UptakeInput<'_> {
             return Some(message(false, "already: it is the recorded version"));
         }
         if chart.holds(recorded, selected) {
-            return Some(message(
-                true,
-                "never: it was published again with another content, and what is recorded stays; spec.onDigestChange: Follow takes it",
-            ));
+            let held = if chart.request.git.is_some() {
+                "never: the chart has changed without another version in its Chart.yaml; spec.chartSource.git.reconcileStrategy: Revision takes it"
+            } else {
+                "never: it was published again with another content, and what is recorded stays; spec.onDigestChange: Follow takes it"
+            };
+            return Some(message(true, held));
         }
         if !chart.request.is_polled() {
             return Some(message(

@@ -10,7 +10,7 @@ use super::{
     candidates::{self, Candidate, Landmarks, Outcome, Row, candidates},
     fetcher::HelmOpFetcher,
     listing::ListingArgs,
-    report::{self, ChartId},
+    report::{self, ChartId, Version},
     resolve::Candidates,
     subject::accept,
 };
@@ -73,10 +73,18 @@ pub async fn run(
         .await?;
     let limit = args.limit();
     let (mut found, mut failure) = (Vec::new(), None);
+    let mut of_git = Vec::new();
     for (chart, list) in charts.as_slice().iter().zip(&lists) {
+        let id = ChartId::of(chart, &charts, &valid, subject.origin);
+        if chart.request.git.is_some() {
+            of_git.push(without_list(
+                &id,
+                chart.version.as_ref().map(Version::from).as_ref(),
+            ));
+            continue;
+        }
         match list {
             Ok(list) => {
-                let id = ChartId::of(chart, &charts, &valid, subject.origin);
                 let is_main = charts.main().is_some_and(|main| main.lookup == chart.lookup);
                 let current = report::current(subject.bundle.as_ref()).filter(|_| is_main);
                 found.push(chart_versions(id, chart, list, current, limit));
@@ -94,7 +102,23 @@ pub async fn run(
             "{archive} is an archive: it has no versions to select from"
         )?;
     }
+    for text in of_git {
+        writeln!(console.err, "{}", one_line(&text))?;
+    }
     failure.map_or(Ok(()), Err)
+}
+
+/// What is said of a chart in a Git repository, which has no list of versions.
+pub fn without_list(id: &ChartId, recorded: Option<&Version>) -> String {
+    let recorded = recorded.and_then(|version| Some((&version.version, version.commit()?)));
+    let recorded = recorded
+        .map(|(version, commit)| format!("; recorded is commit {commit}, version {version}"))
+        .unwrap_or_default();
+    format!(
+        "{} has no list of versions: it follows {}{recorded}; what would be selected now: kubectl helmop resolve",
+        id.place(),
+        id.requested
+    )
 }
 
 /// The versions of a chart, around the current one.

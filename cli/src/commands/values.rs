@@ -7,7 +7,7 @@
 //! ```
 
 use go_formats::yaml;
-use helmops_api::{BundleDeployment, BundleDeploymentOptions, Cluster as WorkloadCluster, HelmOp};
+use helmops_api::{Bundle, BundleDeployment, BundleDeploymentOptions, Cluster as WorkloadCluster, HelmOp};
 use helmops_core::targeting::cluster_of;
 use helmops_helm::values_from::sources;
 use helmops_release::names::ReleaseKey;
@@ -128,7 +128,9 @@ async fn archive(
         return Ok(None);
     };
     let access = ChartAccess::of(helmop, &upstream.namespace);
-    let fetching = render::fetch(&upstream.client, helm, access);
+    let name = helmop.metadata.name.as_deref().unwrap_or_default();
+    let bundle = upstream.find::<Bundle>(&upstream.namespace, name).await?;
+    let fetching = render::fetch_of(&upstream.client, helmop, bundle.as_ref(), helm, access);
     during(console, "Fetching the chart", fetching).await.map(Some)
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use go_formats::json;
-use helmops_api::HelmOp;
+use helmops_api::{Bundle, HelmOp};
 use helmops_release::{adoption, manifest, names::ReleaseKey, object::ObjectId, post_render, record::Record};
 use serde_json::{Map, Value};
 
@@ -52,7 +52,7 @@ impl Manifests {
     pub async fn write(
         &self,
         upstream: &Cluster,
-        helmop: &HelmOp,
+        (helmop, bundle): (&HelmOp, Option<&Bundle>),
         change: &Change,
         console: &mut Console<'_>,
     ) -> Result<bool, Failure> {
@@ -78,7 +78,7 @@ impl Manifests {
         let record = records::newest(&downstream.client, &key.records()).await?;
         let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
         let access = ChartAccess::of(helmop, namespace);
-        let fetching = render::fetch(&upstream.client, helm, access);
+        let fetching = render::fetch_of(&upstream.client, helmop, bundle, helm, access);
         let archive = during(console, "Fetching the chart", fetching).await?;
         let account = self
             .render

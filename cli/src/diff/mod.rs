@@ -110,7 +110,9 @@ async fn differs(args: &DiffArgs, cluster: &ClusterArgs, console: &mut Console<'
         }
         if let Some(manifests) = &manifests {
             for change in &changes.all {
-                is_different |= manifests.write(&connected, &helmop, change, console).await?;
+                is_different |= manifests
+                    .write(&connected, (&helmop, workspace.bundle.as_ref()), change, console)
+                    .await?;
             }
         }
     }

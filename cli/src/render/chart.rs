@@ -4,19 +4,24 @@ use std::{
     fs::File,
     io::{BufReader, BufWriter, Write},
     path::Path,
+    time::Instant,
 };
 
 use helm_archive::{ArchiveError, Chart, Limits, check};
-use helmops_api::{HelmOp, HelmOptions};
+use helmops_api::{Bundle, HelmOp, HelmOptions};
+use helmops_core::{bundle::RequestedCharts, policy::Policies};
 use helmops_fetch::{
     AccessSource, Addresses, ChartDownload, FetchMetrics, MAX_ARCHIVE, MemoryBounds, OWN_CA_BUNDLE,
-    ResolutionMetrics, Resolver, ca_bundle,
+    ResolutionMetrics, ResolveContext, Resolver, ca_bundle,
 };
-use helmops_model::chart::source::ChartSource;
+use helmops_model::chart::{source::ChartSource, url};
 use kube::Client;
 use tempfile::NamedTempFile;
 
-use crate::failure::{Failure, causes};
+use crate::{
+    charts::{fetcher::no_interest, subject::ca_certificates},
+    failure::{Failure, causes},
+};
 
 /// What one command may use of the memory. An index of 50 MB is read in a part of it.
 const MEMORY: usize = 512 << 20;
@@ -103,6 +108,62 @@ pub async fn fetch(
     };
     let interest = |_: &str, _: Option<&str>| std::iter::once(helm.chart.clone()).collect();
     let downloaded = resolver.download(client, source, &interest, chart, output).await;
+    let mut output = downloaded.map_err(|error| unable(&error))?.output;
+    output.flush().map_err(|error| unable(&error))?;
+    Ok(file)
+}
+
+/// Fetches the chart of an exact version of a HelmOp: from its Git repository, if it is in one.
+///
+/// # Errors
+/// If it cannot be fetched, or the repository has another version by now.
+pub async fn fetch_of(
+    client: &Client,
+    helmop: &HelmOp,
+    bundle: Option<&Bundle>,
+    helm: &HelmOptions,
+    access: ChartAccess<'_>,
+) -> Result<NamedTempFile, Failure> {
+    let Some(git) = helmop.spec.git() else {
+        return fetch(client, helm, access).await;
+    };
+    let attempt = format!(
+        "cannot fetch version {} of the chart of {}",
+        helm.version,
+        url::redacted(&git.url)
+    );
+    let unable = |error: &dyn std::error::Error| Failure::unable(format!("{attempt}: {}", causes(error)));
+    let policies = Policies::default();
+    let valid = policies
+        .accept(helmop)
+        .map_err(|errors| Failure::unable(format!("{attempt}: {errors}")))?;
+    let (resolver, metrics) = resolver()?;
+    let context = ResolveContext {
+        client,
+        metrics: &metrics,
+        ca_certificates: &ca_certificates(bundle, &helmop.spec.ca_bundle),
+        interest: &no_interest,
+        since: Instant::now(),
+    };
+    let mut charts = resolver.chart_resolver(context, helmop, &valid.chart);
+    let requested = RequestedCharts::of(&valid, bundle);
+    let recorded = requested.main().and_then(|main| main.version.clone());
+    let version = match recorded.filter(|recorded| recorded.version == helm.version) {
+        Some(recorded) => recorded,
+        None => charts
+            .resolve(&valid.chart)
+            .await
+            .map_err(|error| unable(&error))?,
+    };
+    if version.version != helm.version {
+        return Err(Failure::unable(format!(
+            "{attempt}: the version that is requested now is {}; run the command again",
+            version.version
+        )));
+    }
+    let file = NamedTempFile::new().map_err(|error| unable(&error))?;
+    let output = BufWriter::new(file.reopen().map_err(|error| unable(&error))?);
+    let downloaded = charts.download(&valid.chart, &version, MAX_ARCHIVE, output).await;
     let mut output = downloaded.map_err(|error| unable(&error))?.output;
     output.flush().map_err(|error| unable(&error))?;
     Ok(file)

@@ -46,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     account::{Account, AccountArgs},
-    chart::{ChartAccess, chart_in, fetch, resolver},
+    chart::{ChartAccess, chart_in, fetch, fetch_of, resolver},
     values::{ReleaseValues, ValuesOf},
 };
 use crate::{

@@ -19,6 +19,7 @@ use super::{
     times::relative,
 };
 use crate::{
+    charts::report::commit_of,
     cluster::{ClusterArgs, contexts::Contexts, selection::helmop_name},
     failure::Failure,
     output::{Format, OutputArgs, write_json, write_yaml},
@@ -87,6 +88,9 @@ pub struct ResolvedVersion {
     pub version: String,
     /// The digest of its archive or manifest; empty if it is not known.
     pub digest: String,
+    /// The commit of the Git repository that it is in; empty in other repositories.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub commit: String,
 }
 
 /// An attempt on a cluster.
@@ -170,13 +174,16 @@ impl HistoryReport {
         now: Timestamp,
     ) -> Result<(), Failure> {
         for resolved in &self.resolved {
-            let digest = if resolved.digest.is_empty() {
-                String::new()
-            } else {
-                format!(", digest {}", resolved.digest)
+            let named = |name: &str, text: &str| match text {
+                "" => String::new(),
+                text => format!(", {name} {text}"),
             };
+            let (commit, digest) = (
+                named("commit", &resolved.commit),
+                named("digest", &resolved.digest),
+            );
             let text = format!(
-                "{} {} is resolved for {:?}{digest}",
+                "{} {} is resolved for {:?}{commit}{digest}",
                 resolved.chart, resolved.version, resolved.range
             );
             writeln!(console.out, "{}", one_line(&text))?;
@@ -251,6 +258,7 @@ fn resolved(bundle: &Bundle) -> Vec<ResolvedVersion> {
         } else {
             format!("{} of {}", record.chart, record.repo)
         },
+        commit: commit_of(&record.url).unwrap_or_default().to_owned(),
         range: record.constraint,
         version: record.version,
         digest: record.digest,

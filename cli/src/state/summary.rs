@@ -1,6 +1,6 @@
 //! The state of a HelmOp in a line.
 
-use helmops_api::{Bundle, Condition, Decoded, HelmOp, HelmOpStatus, Metadata, WithoutObjects};
+use helmops_api::{Bundle, Condition, Decoded, GitSource, HelmOp, HelmOpStatus, Metadata, WithoutObjects};
 use helmops_model::chart::{source::ChartSource, url};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -63,14 +63,19 @@ impl HelmOpSummary {
         } = Verdict::of(helmop, status);
         let helm = helmop.spec.bundle.options.helm.as_ref();
         let (repo, chart) = match helmop.spec.git() {
-            Some(git) => (url::redacted(&git.url), git.path.clone()),
+            Some(git) => of_git(git),
             None => helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart)),
         };
         Self {
             chart,
             repo,
             version: status.version.clone(),
-            range: helm.map(|helm| helm.version.clone()).unwrap_or_default(),
+            range: match (helmop.spec.git(), status.resolved.first()) {
+                (Some(_), resolved) => {
+                    resolved.map_or_else(String::new, |resolved| resolved.constraint.clone())
+                }
+                (None, _) => helm.map(|helm| helm.version.clone()).unwrap_or_default(),
+            },
             ready_clusters: status.base.ready_clusters.unwrap_or_default(),
             desired_ready_clusters: status.base.desired_ready_clusters.unwrap_or_default(),
             state: state.to_owned(),
@@ -90,6 +95,19 @@ impl HelmOpSummary {
             ..Self::default()
         }
     }
+}
+
+/// The repository without credentials, and the folder of the chart; without one, the chart is called as the repository.
+fn of_git(git: &GitSource) -> (String, String) {
+    let repo = url::redacted(&git.url);
+    let name = repo
+        .trim_end_matches('/')
+        .rsplit(['/', ':'])
+        .next()
+        .unwrap_or_default();
+    let name = name.strip_suffix(".git").unwrap_or(name);
+    let chart = if git.path.is_empty() { name } else { &git.path };
+    (repo.clone(), chart.to_owned())
 }
 
 /// The repository without credentials, and the name of the chart. A registry names the chart at the end of its reference, and an archive
@@ -371,6 +389,27 @@ mod tests {
                 assert!(repo.ends_with(expected[0].rsplit("//").next().unwrap()), "{repo}");
             }
             assert_eq!(chart, expected[1]);
+        }
+    }
+
+    #[test]
+    fn a_chart_in_git_is_named_by_its_folder_or_its_repository() {
+        for (url, path, expected) in [
+            ("https://git.example.com/team/web.git", "", "web"),
+            ("git@git.example.com:web", "", "web"),
+            (
+                "https://u:secret@git.example.com/team/charts",
+                "charts/web",
+                "charts/web",
+            ),
+        ] {
+            let (repo, chart) = of_git(&GitSource {
+                url: url.into(),
+                path: path.into(),
+                ..GitSource::default()
+            });
+            assert!(!repo.contains("secret"), "{repo}");
+            assert_eq!(chart, expected, "{url}");
         }
     }
 

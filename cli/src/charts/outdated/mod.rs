@@ -11,7 +11,7 @@ use helmops_core::{
     admit::ValidHelmOp, bundle::RequestedCharts, policy::Policies, poll::Due, status::timestamp,
 };
 use helmops_fetch::{ChartExplanation, normalized_index_url};
-use helmops_model::chart::source::ChartSource;
+use helmops_model::chart::{resolved::ChartVersion, source::ChartSource};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -271,32 +271,60 @@ async fn charts_of(
     let mut fetcher = fetcher.helmop(session, valid);
     let mut states = Vec::new();
     for chart in charts.as_slice() {
-        let list = fetcher.list(chart.request).await;
         let recorded = chart.version.as_ref().map(|version| version.version.clone());
         let id = ChartId::of(chart, &charts, valid, Origin::Cluster);
+        if chart.request.git.is_some() {
+            let selection = fetcher.explain(chart.request).await;
+            let selected = selection.and_then(|selection| {
+                let selected = selection.selected;
+                selected.map_err(|error| FetchFailure::Resolve(Box::new(error)))
+            });
+            states.push(state_of_git(
+                key(valid.helmop),
+                id,
+                recorded,
+                selected.as_ref(),
+                next_poll,
+            ));
+            continue;
+        }
+        let list = fetcher.list(chart.request).await;
         states.push(state(key(valid.helmop), id, recorded, list.as_ref(), next_poll));
     }
     states
 }
 
+/// The state of a chart in a Git repository: the commit that is requested is the newest one.
+pub fn state_of_git(
+    key: (String, String),
+    chart: ChartId,
+    current: Option<String>,
+    selected: Result<&ChartVersion, &FetchFailure>,
+    next_poll: Due,
+) -> ChartState {
+    let mut state = ChartState::unknown(key, chart, current);
+    match selected {
+        Err(error) => state.problem = Some(error.into()),
+        Ok(selected) => {
+            state.in_range = Some(selected.version.clone());
+            state.newest.clone_from(&state.in_range);
+            state.outdated = state.is_behind();
+            if state.outdated {
+                state.why = when(next_poll);
+            }
+        }
+    }
+    state
+}
+
 pub fn state(
-    (namespace, name): (String, String),
+    key: (String, String),
     chart: ChartId,
     current: Option<String>,
     list: Result<&ChartExplanation, &FetchFailure>,
     next_poll: Due,
 ) -> ChartState {
-    let mut state = ChartState {
-        namespace,
-        name,
-        chart: Some(chart),
-        current,
-        in_range: None,
-        newest: None,
-        outdated: false,
-        why: String::new(),
-        problem: None,
-    };
+    let mut state = ChartState::unknown(key, chart, current);
     let list = match list {
         Ok(list) => list,
         Err(error) => {
@@ -314,15 +342,11 @@ pub fn state(
     state.in_range = selected.and_then(version);
     state.newest = newest.and_then(version);
     let is_beyond_range = newest < selected || (selected.is_none() && newest.is_some());
-    let is_behind = state.current.is_some() && state.in_range.is_some() && state.current != state.in_range;
+    let is_behind = state.is_behind();
     state.outdated = is_beyond_range || is_behind;
     let mut why = Vec::new();
     if is_behind {
-        why.push(match next_poll {
-            Due::Never => "polling is off".to_owned(),
-            Due::Now { .. } => "a poll is due".to_owned(),
-            Due::At(time) | Due::First(time) => format!("next poll {}", timestamp(time)),
-        });
+        why.push(when(next_poll));
     }
     if is_beyond_range {
         why.push("the range excludes the newest version".to_owned());
@@ -331,7 +355,36 @@ pub fn state(
     state
 }
 
+/// When the selected version is taken.
+fn when(next_poll: Due) -> String {
+    match next_poll {
+        Due::Never => "polling is off".to_owned(),
+        Due::Now { .. } => "a poll is due".to_owned(),
+        Due::At(time) | Due::First(time) => format!("next poll {}", timestamp(time)),
+    }
+}
+
 impl ChartState {
+    /// Before its versions are known.
+    fn unknown((namespace, name): (String, String), chart: ChartId, current: Option<String>) -> Self {
+        Self {
+            namespace,
+            name,
+            chart: Some(chart),
+            current,
+            in_range: None,
+            newest: None,
+            outdated: false,
+            why: String::new(),
+            problem: None,
+        }
+    }
+
+    /// Whether another version than the recorded one would be selected.
+    fn is_behind(&self) -> bool {
+        self.current.is_some() && self.in_range.is_some() && self.current != self.in_range
+    }
+
     fn refused((namespace, name): (String, String), reason: &'static str, message: String) -> Self {
         Self {
             namespace,

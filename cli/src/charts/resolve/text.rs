@@ -46,12 +46,7 @@ pub fn write(resolution: &Resolution, is_wide: bool, console: &mut Console<'_>) 
 
 fn write_chart(chart: &ChartResolution, is_wide: bool, console: &mut Console<'_>) -> io::Result<()> {
     let id = &chart.chart;
-    let name = if id.chart.is_empty() {
-        id.repo.clone()
-    } else {
-        format!("{} of {}", id.chart, id.repo)
-    };
-    field("Chart", name, None, console)?;
+    field("Chart", id.place(), None, console)?;
     field("Requested", id.requested(), None, console)?;
     if let Some(recorded) = &chart.recorded {
         field("Recorded", recorded.version.clone(), None, console)?;
@@ -59,8 +54,13 @@ fn write_chart(chart: &ChartResolution, is_wide: bool, console: &mut Console<'_>
     match (&chart.selected, &chart.problem) {
         (Some(selected), _) => {
             field("Selected", selected.version.clone(), Some(Style::Good), console)?;
+            if let Some(commit) = selected.commit() {
+                field("Commit", commit.to_owned(), None, console)?;
+            }
             field("Digest", selected.digest.clone(), None, console)?;
-            field("URL", selected.url.clone(), None, console)?;
+            if selected.commit().is_none() {
+                field("URL", selected.url.clone(), None, console)?;
+            }
         }
         (None, Some(problem)) => field(
             "Selected",
@@ -84,6 +84,14 @@ fn write_chart(chart: &ChartResolution, is_wide: bool, console: &mut Console<'_>
     }
     match &chart.candidates {
         Some(candidates) => write_candidates(candidates, is_wide, console),
+        // A Git repository has none to choose from.
+        None if chart
+            .selected
+            .as_ref()
+            .is_some_and(|version| version.commit().is_some()) =>
+        {
+            Ok(())
+        }
         None if chart.selected.is_some() => {
             writeln!(
                 console.out,
