@@ -8,7 +8,10 @@ use helmops_core::admit::{ValidHelmOp, nulls, warnings};
 use helmops_model::reason::Reason;
 use serde_json::{Map, Value, json};
 
-use super::note::{Gap, Loss, Note, Position, is_followed};
+use super::{
+    in_git::ChartInGit,
+    note::{Gap, Loss, Note, Position, is_followed},
+};
 use crate::{
     failure::Failure,
     validate::{IN_FILES, metadata},
@@ -25,6 +28,8 @@ pub struct Draft {
     pub objects: Vec<Value>,
     /// What could not be converted as it was.
     pub notes: Vec<Note>,
+    /// Its chart, if it is in Git and no flag names where it is published.
+    pub git: Option<ChartInGit>,
     /// How often the other tool looks for a newer version, and what to do if a HelmOp cannot.
     pub interval: Option<(String, Note)>,
     /// The object that it was converted from.
@@ -54,8 +59,12 @@ impl Draft {
         self.helmop.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Decides what depends on flags, which are set now: what is not missing any more, and whether there is something to poll.
+    /// Decides what depends on flags, which are set now: where the chart is, what is not missing any more, and whether there is something to
+    /// poll.
     pub fn settle(&mut self) {
+        if let Some(git) = self.git.take() {
+            git.settle(self);
+        }
         if let Some(helm) = &self.helmop.spec.bundle.options.helm {
             self.notes.retain(|note| !note.gap.is_filled(helm));
         }

@@ -4,7 +4,7 @@
 //! flags ─────────────────────────────────────────────┐
 //! record of a release ─► `from_release` ─────────────┼─► Draft (HelmOp, objects, notes) ─► core: validation ─► Batch ─► `send`, or `text`
 //! files of Flux, of Argo CD or of k3s ─► `objects` ──┘                                                          └─► `report`
-//!            (`from_helmrelease`, `from_application`, `from_helmchart`)
+//!            (`from_helmrelease`, `from_application`, `from_helmchart`, `in_git`)
 //! ```
 
 mod batch;
@@ -14,6 +14,7 @@ mod from_application;
 mod from_helmchart;
 mod from_helmrelease;
 mod from_release;
+mod in_git;
 mod note;
 mod objects;
 mod report;
@@ -110,7 +111,7 @@ pub struct CreateArgs {
 #[group(multiple = false, conflicts_with = "from_release")]
 #[command(next_help_heading = "Source")]
 pub struct FromObjects {
-    /// A file or folder with HelmReleases, and their HelmRepositories, OCIRepositories, ConfigMaps and Secrets; `-` for standard input
+    /// A file or folder with HelmReleases, and their HelmRepositories, OCIRepositories, GitRepositories, ConfigMaps and Secrets; `-` for standard input
     #[arg(long, value_name = "PATH")]
     pub from_helmrelease: Option<PathBuf>,
     /// A file or folder with Applications of Argo CD, and Secrets with logins of their repositories; `-` for standard input

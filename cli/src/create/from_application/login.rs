@@ -7,11 +7,12 @@ use serde_json::{Map, Value, json};
 
 use crate::create::{
     draft::Draft,
+    in_git::{ChartInGit, is_ssh},
     objects::{
         Objects, Used,
         documents::Document,
         fields::Fields,
-        login::{self, WITHOUT_TLS},
+        login::{self, GIT_SECRET, HELM_SECRET, WITHOUT_TLS},
         texts::Texts,
     },
 };
@@ -35,6 +36,9 @@ const UNKNOWN: [&str; 6] = [
     "sshPrivateKey",
     "useAzureWorkloadIdentity",
 ];
+/// What only a Git server gets.
+const TOKEN: &str = "bearerToken";
+const SSH_KEY: &str = "sshPrivateKey";
 /// With one of these, a repository needs no credentials of another Secret.
 const LOGIN: [&str; 7] = [
     "username",
@@ -49,8 +53,44 @@ const LOGIN: [&str; 7] = [
 /// The texts of Secrets by their keys, each with the title of its Secret.
 type Known = BTreeMap<String, (String, String)>;
 
+/// What the login is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// A repository or registry of charts.
+    Charts,
+    /// A Git server.
+    Git,
+}
+
 /// Adds the login for the URL of a source, if the files have it.
 pub fn convert(objects: &Objects, url: &str, source: &Fields<'_>, draft: &mut Draft, used: &mut Used) {
+    add(objects, url, (source, Server::Charts), draft, used);
+}
+
+/// The same for a Git repository.
+pub fn of_git(
+    objects: &Objects,
+    (source, url): (&Fields<'_>, &str),
+    chart: &mut ChartInGit,
+    draft: &mut Draft,
+    used: &mut Used,
+) {
+    let mut access = Draft::default();
+    add(objects, url, (source, Server::Git), &mut access, used);
+    let spec = access.helmop.spec;
+    chart.secret = spec.helm_secret_name;
+    draft.helmop.spec.insecure_skip_tls_verify = spec.insecure_skip_tls_verify && !is_ssh(url);
+    chart.objects.append(&mut access.objects);
+    chart.notes.append(&mut access.notes);
+}
+
+fn add(
+    objects: &Objects,
+    url: &str,
+    (source, server): (&Fields<'_>, Server),
+    draft: &mut Draft,
+    used: &mut Used,
+) {
     let repository = find(objects, REPOSITORY, url);
     let is_complete = repository.is_some_and(|(_, document)| has_login(&Texts::of(document)));
     let credentials = find(objects, CREDENTIALS, url).filter(|_| !is_complete);
@@ -64,7 +104,8 @@ pub fn convert(objects: &Objects, url: &str, source: &Fields<'_>, draft: &mut Dr
         let title = document.title();
         if texts.is_encrypted() {
             let text = format!(
-                "{title} is encrypted; the namespace of the HelmOp needs a Secret with username and password, and helmSecretName names it"
+                "{title} is encrypted; the namespace of the HelmOp needs a Secret with username and password, and {} names it",
+                server.field()
             );
             draft.notes.push(source.note("repoURL", text));
             return;
@@ -84,19 +125,31 @@ pub fn convert(objects: &Objects, url: &str, source: &Fields<'_>, draft: &mut Dr
             }
         }
     }
+    let name = named.text("/metadata/name");
+    draft.helmop.spec.insecure_skip_tls_verify = text(&known, "insecure") == "true";
+    if let (Server::Git, Some((_, title))) = (server, known.get(SSH_KEY)) {
+        // One Secret has both; a part of it would only be in the way.
+        let text = format!(
+            "the namespace of the HelmOp needs a Secret {name:?} with identity ({SSH_KEY} of {title}) and known_hosts (the lines of ssh-keyscan for the \
+             server), and {} names it",
+            server.field()
+        );
+        draft.notes.push(source.note("repoURL", text));
+        name.clone_into(&mut draft.helmop.spec.helm_secret_name);
+        return;
+    }
     let mut data = Map::new();
-    let problems = take(&known, &mut data);
+    let problems = take(&known, server, &mut data);
     draft
         .notes
         .extend(problems.into_iter().map(|text| source.note("repoURL", text)));
-    draft.helmop.spec.insecure_skip_tls_verify = text(&known, "insecure") == "true";
     if !data.is_empty() {
-        login::add(named.text("/metadata/name").to_owned(), &data, objects, draft);
+        login::add(name.to_owned(), &data, objects, draft);
     }
 }
 
 /// Adds what the Secrets have under the keys of a HelmOp. Returns what has no equivalent.
-fn take(known: &Known, data: &mut Map<String, Value>) -> Vec<String> {
+fn take(known: &Known, server: Server, data: &mut Map<String, Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut add = |key: &str, text: &str| _ = data.insert(key.to_owned(), json!(text));
     let of = |key| text(known, key);
@@ -109,6 +162,10 @@ fn take(known: &Known, data: &mut Map<String, Value>) -> Vec<String> {
     let (certificate, key) = (of("tlsClientCertData"), of("tlsClientCertKey"));
     match (certificate.is_empty(), key.is_empty()) {
         (true, true) => {}
+        (false, false) if server == Server::Git => problems.push(format!(
+            "the client certificate of {} has no equivalent: a Git server gets a username with a password, a bearerToken or a key of SSH",
+            title("tlsClientCertData")
+        )),
         (false, false) => {
             add("tls.crt", certificate);
             add("tls.key", key);
@@ -140,16 +197,34 @@ fn take(known: &Known, data: &mut Map<String, Value>) -> Vec<String> {
             title("proxy")
         )),
     }
-    if of("insecureOCIForceHttp") == "true" {
+    if server == Server::Git {
+        if !of(TOKEN).is_empty() {
+            add(TOKEN, of(TOKEN));
+        }
+    } else if of("insecureOCIForceHttp") == "true" {
         add(WITHOUT_TLS, "true");
     }
-    for key in UNKNOWN.into_iter().filter(|key| !of(key).is_empty()) {
+    let is_known = |key: &str| server == Server::Git && key == TOKEN;
+    for key in UNKNOWN
+        .into_iter()
+        .filter(|key| !of(key).is_empty() && !is_known(key))
+    {
         problems.push(format!(
             "the key {key:?} of {} has no equivalent: only a username with a password, a client certificate and a proxy are supported",
             title(key)
         ));
     }
     problems
+}
+
+impl Server {
+    /// The field of the HelmOp that names the Secret.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Charts => HELM_SECRET,
+            Self::Git => GIT_SECRET,
+        }
+    }
 }
 
 /// The text of a key; empty if there is none.
@@ -220,6 +295,6 @@ fn length(document: &Document, kind: &str, url: &str) -> Option<usize> {
 
 /// A URL without what means nothing.
 fn plain(url: &str) -> &str {
-    let url = url.strip_prefix("oci://").unwrap_or(url);
-    url.trim_end_matches('/')
+    let url = url.strip_prefix("oci://").unwrap_or(url).trim_end_matches('/');
+    url.strip_suffix(".git").unwrap_or(url)
 }

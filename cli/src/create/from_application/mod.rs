@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Application ─► `source` (repository, chart, version), `login` ─┐
-//!                `values`                                        ├─► Draft
+//!                `git`, `values`                                 ├─► Draft
 //!                `sync` (retries, options), `drift`              │
 //!                `release` (names, metadata, destination)       ─┘
 //! ```
@@ -10,6 +10,7 @@
 //! Argo CD renders a chart with `helm template` and applies the objects: there is no release, and hooks are its own.
 
 mod drift;
+mod git;
 mod login;
 mod release;
 mod source;

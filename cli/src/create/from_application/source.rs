@@ -2,7 +2,7 @@
 
 use helmops_model::chart::source::is_oci;
 
-use super::{login, values};
+use super::{git, login, values};
 use crate::create::{
     draft::Draft,
     note::{Gap, Loss},
@@ -78,7 +78,7 @@ pub fn convert(
     let is_one = others.len() == 1;
     match others.pop() {
         Some((Kind::Folder, mut source)) if is_one => {
-            folder(&mut source, draft);
+            folder(objects, &mut source, is_automated, draft, used);
             values::convert(objects, &mut source, &references, draft, used);
             source.finish(&mut draft.notes);
         }
@@ -160,26 +160,36 @@ fn chart(source: &mut Fields<'_>, is_automated: bool, draft: &mut Draft) {
 }
 
 /// A folder in Git or in an artifact, which may be a chart. Flags can name where it is published.
-fn folder(source: &mut Fields<'_>, draft: &mut Draft) {
+fn folder(
+    objects: &Objects,
+    source: &mut Fields<'_>,
+    is_automated: bool,
+    draft: &mut Draft,
+    used: &mut Used,
+) {
     let path = source.text("path").unwrap_or_default();
-    let base = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
-    if base != "." {
-        base.clone_into(&mut helm.chart);
-    }
-    let origin = if is_oci(source.peek("repoURL")) {
-        "no folder of an artifact"
-    } else {
-        "nothing from Git"
-    };
-    let text = format!(
-        "a HelmOp deploys {origin}: if {path:?} is a chart, publish it (helm package, helm push), and set --repo, --version, and --chart if \
-         its name is not {base:?}; leave manifests and kustomizations to Argo CD"
-    );
-    if source.text("repoURL").is_some() {
+    let url = source.text("repoURL").unwrap_or_default();
+    if is_oci(&url) {
+        let base = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let helm = draft.helmop.spec.bundle.options.helm.get_or_insert_default();
+        if base != "." {
+            base.clone_into(&mut helm.chart);
+        }
+        let text = format!(
+            "a HelmOp deploys no folder of an artifact: if {path:?} is a chart, publish it (helm package, helm push), and set --repo, --version, and \
+             --chart if its name is not {base:?}; leave manifests and kustomizations to Argo CD"
+        );
         draft.notes.push(source.refusal("path", Gap::Unpublished, text));
-    } else {
+    } else if url.is_empty() {
         source.required("repoURL", Gap::Unpublished, REPOSITORY, &mut draft.notes);
+    } else {
+        let mut chart = git::convert(source, &url, &path, draft);
+        login::of_git(objects, (source, &url), &mut chart, draft, used);
+        draft.git = Some(chart);
+        if is_automated {
+            let note = source.note("targetRevision", "set --poll");
+            draft.interval = Some((INTERVAL.to_owned(), note));
+        }
     }
     for field in ["targetRevision", "tagPrefix", "name", "ref"] {
         source.drop(field);

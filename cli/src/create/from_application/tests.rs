@@ -153,9 +153,14 @@ fn what_is_no_chart_is_refused() {
     let git = "repoURL: 'https://git.example.com/a'";
     for (spec, gap, part) in [
         (
-            format!("  source: {{{git}, path: charts/web/}}\n"),
+            format!("  source: {{{git}, path: a, targetRevision: 1.x, tagPrefix: web-}}\n"),
             Gap::Unpublished,
-            "spec.source.path: a HelmOp deploys nothing from Git: if \"charts/web/\" is a chart, publish it",
+            "spec.source.tagPrefix: tags with a prefix are no versions here",
+        ),
+        (
+            format!("  source: {{{git}, path: ../a}}\n"),
+            Gap::Valid,
+            "spec.chartSource.git.path: Invalid value",
         ),
         (
             "  source: {repoURL: 'oci://h/apps', targetRevision: 1.2.3, path: apps/web}\n".to_owned(),
@@ -244,6 +249,113 @@ fn what_is_no_chart_is_refused() {
         (&helm["chart"], &helm["values"]),
         (&json!("web"), &json!({ "a": 1 }))
     );
+}
+
+#[test]
+fn a_folder_in_git_may_be_a_chart() {
+    let git = "repoURL: 'https://git.example.com/a.git', path: ./charts/web/";
+    let [path, revision] = ["spec.source.path", "spec.source.targetRevision"];
+    let source = |reference: Value| {
+        let mut source = json!({ "url": "https://git.example.com/a.git", "path": "charts/web" });
+        if !reference.is_null() {
+            source["ref"] = reference;
+        }
+        source
+    };
+    for (more, reference, noted) in [
+        (", helm: {valueFiles: [prod.yaml]}", Value::Null, &[][..]),
+        (", targetRevision: HEAD, helm: {}", Value::Null, &[]),
+        ("", Value::Null, &[path]),
+        (
+            ", targetRevision: main, helm: {}",
+            json!({ "branch": "main" }),
+            &[],
+        ),
+        (
+            ", targetRevision: prod, helm: {}",
+            json!({ "branch": "prod" }),
+            &[revision],
+        ),
+        (", targetRevision: 1.x, helm: {}", json!({ "semver": "1.x" }), &[]),
+        (
+            ", targetRevision: refs/tags/a, helm: {}",
+            json!({ "tag": "a" }),
+            &[],
+        ),
+        (", tagPrefix: web-, helm: {}", Value::Null, &[]),
+    ] {
+        let expected = [
+            ("/spec/chartSource/git", source(reference)),
+            ("/spec/pollingInterval", json!("3m")),
+            ("/spec/helm/chart", Value::Null),
+        ];
+        check(&format!("  source: {{{git}{more}}}\n"), &expected, noted);
+    }
+    let ssh = "  source: {repoURL: 'git@git.example.com:a', path: ., helm: {values: 'a: 1'}}\n";
+    let expected = json!({ "url": "git@git.example.com:a" });
+    check(ssh, &[("/spec/chartSource/git", expected)], &[]);
+    let outside = format!("  source: {{{git}, helm: {{valueFiles: [/charts/web/a.yaml, /b.yaml]}}}}\n");
+    let expected = [("/spec/helm/valuesFiles", json!(["a.yaml"]))];
+    check(&outside, &expected, &["spec.source.helm.valueFiles!"]);
+}
+
+#[test]
+fn a_git_server_gets_other_logins() {
+    let source = |url: &str| format!("  source: {{repoURL: '{url}', path: web, helm: {{values: 'a: 1'}}}}\n");
+    let [https, ssh] = ["https://git.example.com/a.git", "ssh://git@git.example.com/a.git"];
+    for (url, data, expected, name, skips, noted) in [
+        (
+            https,
+            "username: a, password: b",
+            json!({ "username": "a", "password": "b" }),
+            "own",
+            false,
+            "",
+        ),
+        (
+            https,
+            "bearerToken: t, insecure: 'true'",
+            json!({ "bearerToken": "t" }),
+            "own",
+            true,
+            "",
+        ),
+        (
+            https,
+            "tlsClientCertData: a, tlsClientCertKey: b",
+            Value::Null,
+            "",
+            false,
+            "spec.source.repoURL",
+        ),
+        (
+            ssh,
+            "sshPrivateKey: k, insecure: 'true'",
+            Value::Null,
+            "own",
+            false,
+            "spec.source.repoURL",
+        ),
+    ] {
+        let text = app(&source(url)) + &secret("own", "repository", url.trim_end_matches(".git"), data);
+        let batch = settled(input(&CONVERSION, &[("a.yaml", &text)], false), settings(), &[]);
+        let [draft] = &batch.drafts[..] else {
+            panic!("{:?}", refusals(&batch))
+        };
+        let found = draft.objects.first();
+        let found = found.map_or(Value::Null, |secret| secret["stringData"].clone());
+        assert_eq!(found, expected, "{data}");
+        let git = draft.helmop.spec.git().unwrap();
+        assert_eq!(
+            git.secret_ref.as_ref().map_or("", |secret| &secret.name),
+            name,
+            "{data}"
+        );
+        assert_eq!(draft.helmop.spec.helm_secret_name, "");
+        assert_eq!(draft.helmop.spec.insecure_skip_tls_verify, skips, "{data}");
+        let paths: Vec<_> = draft.notes.iter().map(|note| &*note.path).collect();
+        assert_eq!(paths.join(" "), noted, "{data}");
+    }
 }
 
 #[test]

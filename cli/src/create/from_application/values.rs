@@ -130,8 +130,9 @@ fn files(
     let files = helm.texts("valueFiles");
     let ignores_missing = helm.flag("ignoreMissingValueFiles") == Some(true);
     let (mut of_chart, mut found) = (Vec::new(), None::<Map<String, Value>>);
+    let folder = draft.git.as_ref().map(|git| git.source.path.clone());
     for file in &files {
-        if let (Some(path), None) = (in_chart(file), &found) {
+        if let (Some(path), None) = (in_chart(file, folder.as_deref()), &found) {
             of_chart.push(path);
             continue;
         }
@@ -164,10 +165,14 @@ fn files(
     found.unwrap_or_default()
 }
 
-/// The path of a file of the chart.
-fn in_chart(file: &str) -> Option<String> {
+/// The path of a file of the chart, which may be in a folder of a Git repository: an absolute path starts at the top of that.
+fn in_chart(file: &str, folder: Option<&str>) -> Option<String> {
     let is_plain = !file.contains("://") && !file.contains(PATTERNS);
-    let path = Path::new(file.trim_start_matches('/'));
+    let path = match (file.strip_prefix('/'), folder) {
+        (Some(path), Some(folder)) => Path::new(path).strip_prefix(folder).ok()?,
+        (Some(path), None) => Path::new(path),
+        (None, _) => Path::new(file),
+    };
     let parts: Vec<_> = path
         .components()
         .filter(|part| *part != Component::CurDir)
@@ -290,18 +295,24 @@ mod tests {
 
     #[test]
     fn only_a_plain_path_is_in_the_chart() {
-        for (file, expected) in [
-            ("values.yaml", Some("values.yaml")),
-            ("./a/./b.yaml", Some("a/b.yaml")),
-            ("/a.yaml", Some("a.yaml")),
-            ("../a.yaml", None),
-            ("a/../../b.yaml", None),
-            ("https://h/a.yaml", None),
-            ("$values/a.yaml", None),
-            ("envs/*.yaml", None),
-            ("", None),
+        let git = Some("charts/web");
+        for (file, folder, expected) in [
+            ("values.yaml", None, Some("values.yaml")),
+            ("./a/./b.yaml", None, Some("a/b.yaml")),
+            ("/a.yaml", None, Some("a.yaml")),
+            ("../a.yaml", None, None),
+            ("a/../../b.yaml", None, None),
+            ("https://h/a.yaml", None, None),
+            ("$values/a.yaml", None, None),
+            ("envs/*.yaml", None, None),
+            ("", None, None),
+            ("a.yaml", git, Some("a.yaml")),
+            ("/charts/web/a.yaml", git, Some("a.yaml")),
+            ("/charts/webs/a.yaml", git, None),
+            ("/a.yaml", git, None),
+            ("/a.yaml", Some(""), Some("a.yaml")),
         ] {
-            assert_eq!(in_chart(file).as_deref(), expected, "{file}");
+            assert_eq!(in_chart(file, folder).as_deref(), expected, "{file} {folder:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::create::{
     objects::{
         Objects, Used,
         fields::Fields,
-        login::{self, CERTIFICATES, Login, Part, WITHOUT_TLS, host},
+        login::{self, CERTIFICATES, HELM_SECRET, Login, Part, WITHOUT_TLS, host},
     },
 };
 
@@ -120,6 +120,7 @@ fn access(objects: &Objects, spec: &mut Fields<'_>, url: &str, draft: &mut Draft
         host: &host(url),
         name: format!("{}-repository", document.text("/metadata/name")),
         data,
+        field: HELM_SECRET,
     };
     login.convert(references, objects, draft, used);
 }

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! HelmRelease ─► `source` (repository, chart, version, credentials)   ─┐
-//!                `values`, `lifecycle`, `post_render`                  ├─► Draft
+//!                `git`, `values`, `lifecycle`, `post_render`           ├─► Draft
 //!                `release` (names), `actions`, `rest`                 ─┘
 //! ```
 //!
 //! `variables` are those that Flux replaces, and nothing here does.
 
 mod actions;
+mod git;
 mod lifecycle;
 mod post_render;
 mod release;
@@ -78,8 +79,19 @@ fn content_of(document: &Document) -> Vec<Value> {
             "secretRef",
             "certSecretRef",
         ],
+        "GitRepository" => &[
+            "url",
+            "ref",
+            "secretRef",
+            "proxySecretRef",
+            "provider",
+            "serviceAccountName",
+            "verify",
+            "include",
+            "suspend",
+        ],
         // Nothing of it is converted.
-        "GitRepository" | "Bucket" => &[],
+        "Bucket" => &[],
         _ => return content(document),
     };
     let spec = document.object.get("spec");

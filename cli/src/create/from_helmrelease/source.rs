@@ -10,26 +10,34 @@ use helmops_model::chart::{
 };
 use serde_json::{Map, json};
 
-use super::SOURCE;
+use super::{SOURCE, git};
 use crate::create::{
     draft::Draft,
+    in_git::{ChartInGit, is_ssh, plain},
     note::{Gap, Loss},
     objects::{
         Objects, Referent, Used,
         documents::Document,
         fields::Fields,
-        login::{self, Login, Part, WITHOUT_TLS, host},
+        login::{self, GIT_SECRET, HELM_SECRET, Login, Part, WITHOUT_TLS, host},
     },
 };
 
 const VERIFY: &str = "signatures are not verified; restrict the repositories with a Policy, or verify charts where they are published";
 const CLOUD: &str = "there is no login with the identity of a cloud provider; create a Secret with username and password, and set helmSecretName";
+const CLOUD_OF_GIT: &str = "there is no login with the identity of a cloud provider or of an App of GitHub; create a Secret with username and password (a token), \
+                            and name it in chartSource.git.secretRef";
 const CHART_NAME: &str =
     "the name of the chart; in a patch of kustomize another file has it: convert what kustomize build prints";
 const REPOSITORY_NAME: &str = "the HelmRepository with the chart; add it, or set --repo; in a patch of kustomize another file has it: convert what kustomize build prints";
 const SOURCE_NAME: &str = "a chartRef has kind and name of an OCIRepository or HelmChart; add both, or set --repo and --version; in a patch of kustomize another file has them: convert \
                            what kustomize build prints";
 
+const GIT_NAME: &str = "the GitRepository with the chart; add it, or set --repo and --version; in a patch of kustomize another file has it: convert what \
+                        kustomize build prints";
+
+/// What Flux releases of a chart in Git, unless a HelmChart says something else.
+const CHART_VERSION: &str = "ChartVersion";
 /// The values of a chart, unless a HelmRelease selects others.
 const DEFAULT_VALUES: &str = "values.yaml";
 pub const OVER_DEFAULT: &str = "Flux uses these files in place of the values.yaml of the chart, a HelmOp over it: set in values what must not be as there";
@@ -93,7 +101,7 @@ impl<'d> Source<'_, 'd> {
         if let Some(interval) = spec.text("interval") {
             self.interval = Some(interval);
         }
-        spec.drop("reconcileStrategy");
+        let strategy = spec.text("reconcileStrategy");
         spec.refused("verify", Loss::Verify, VERIFY, &mut self.draft.notes);
         let mut reference = spec.mapping("sourceRef");
         reference.drop("apiVersion");
@@ -125,8 +133,15 @@ impl<'d> Source<'_, 'd> {
                     _ => {}
                 }
             }
+            ("GitRepository", Referent::Found(_, document)) => {
+                let mut chart = self.git(document, &chart, (&reference, "kind"));
+                chart.source.reconcile_strategy = strategy.unwrap_or_else(|| CHART_VERSION.to_owned());
+                git::suspended(&mut spec, &mut chart);
+                self.draft.git = Some(chart);
+            }
+            ("GitRepository", found) => self.no_git(&reference, found, name.as_deref(), &chart),
             _ => {
-                let base = chart.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+                let base = chart_name(&chart);
                 base.clone_into(&mut self.helm().chart);
                 // Flux ignores it.
                 self.helm().version.clear();
@@ -141,6 +156,28 @@ impl<'d> Source<'_, 'd> {
         self.suspended(&mut spec);
         reference.finish(&mut self.draft.notes);
         spec.finish(&mut self.draft.notes);
+    }
+
+    /// A chart in a GitRepository that was not found.
+    fn no_git(&mut self, reference: &Fields<'_>, found: Referent<'_>, name: Option<&str>, path: &str) {
+        let base = chart_name(path);
+        let helm = self.helm();
+        base.clone_into(&mut helm.chart);
+        // Flux ignores it.
+        helm.version.clear();
+        match (found, name) {
+            (Referent::Missing, Some(name)) => {
+                let text = format!(
+                    "GitRepository {name:?} is not in the files; add it, or set --repo, --version, and --chart if its name is not {base:?}"
+                );
+                let note = reference.refusal("", Gap::Unpublished, text);
+                self.draft.notes.push(note);
+            }
+            (Referent::Missing, None) => {
+                reference.required("name", Gap::Unpublished, GIT_NAME, &mut self.draft.notes);
+            }
+            _ => {}
+        }
     }
 
     /// The values files of a chart, which is in a folder of the source.
@@ -263,6 +300,57 @@ impl<'d> Source<'_, 'd> {
         spec.finish(&mut self.draft.notes);
     }
 
+    /// A chart in Git, in the folder that a field names.
+    fn git(&mut self, document: &'d Document, path: &str, place: (&Fields<'_>, &str)) -> ChartInGit {
+        let mut fields = Fields::of(document);
+        let mut spec = fields.mapping("spec");
+        let url = spec.text("url").unwrap_or_default();
+        let mut chart = ChartInGit::new(&url, path, place, self.draft);
+        self.interval = git::convert(&mut spec, &mut chart).or(self.interval.take());
+        if let Some(provider) = spec.text("provider").filter(|provider| provider != "generic") {
+            let note = spec.note("provider", format!("{provider}: {CLOUD_OF_GIT}"));
+            chart.notes.push(note);
+        }
+        spec.lost("serviceAccountName", CLOUD_OF_GIT, &mut chart.notes);
+        spec.refused("verify", Loss::Verify, VERIFY, &mut chart.notes);
+        self.git_access(&mut spec, &url, document, &mut chart);
+        spec.finish(&mut chart.notes);
+        chart
+    }
+
+    /// The Secret of a Git repository.
+    fn git_access(&mut self, spec: &mut Fields<'_>, url: &str, document: &Document, chart: &mut ChartInGit) {
+        let login: &[&str] = if is_ssh(url) {
+            &["identity and known_hosts"]
+        } else {
+            &["username and password, or bearerToken"]
+        };
+        let named = [
+            ("secretRef", Part::Git, login),
+            (
+                "proxySecretRef",
+                Part::Proxy,
+                &["proxyAddress (in place of address)"],
+            ),
+        ];
+        let references = login::references(spec, &named, &mut chart.notes);
+        let login = Login {
+            namespace: match document.text("/metadata/namespace") {
+                "" => &self.namespace,
+                own => own,
+            },
+            host: &host(url),
+            name: format!("{}-repository", document.text("/metadata/name")),
+            data: Map::new(),
+            field: GIT_SECRET,
+        };
+        let mut access = Draft::default();
+        login.convert(references, self.all, &mut access, self.used);
+        chart.secret = access.helmop.spec.helm_secret_name;
+        chart.objects = access.objects;
+        chart.notes.append(&mut access.notes);
+    }
+
     fn oci(&mut self, document: &'d Document) {
         let mut fields = Fields::of(document);
         let mut spec = fields.mapping("spec");
@@ -368,6 +456,7 @@ impl<'d> Source<'_, 'd> {
             host,
             name: format!("{}-repository", document.text("/metadata/name")),
             data: Map::new(),
+            field: HELM_SECRET,
         };
         if insecure && is_registry {
             login.data.insert(WITHOUT_TLS.to_owned(), json!("true"));
@@ -376,7 +465,7 @@ impl<'d> Source<'_, 'd> {
     }
 }
 
-/// A path without what means nothing in it.
-fn plain(path: &str) -> &str {
-    path.trim_start_matches("./").trim_matches('/')
+/// The name of the folder of a chart.
+fn chart_name(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }

@@ -580,26 +580,41 @@ fn of_file(text: &str) -> Batch {
 }
 
 #[test]
-fn a_chart_in_git_needs_a_repository_and_a_version() {
-    let text = RELEASE.replace("HelmRepository", "GitRepository");
+fn a_chart_in_git_needs_its_repository_or_flags() {
+    let release = RELEASE.replace("HelmRepository", "GitRepository");
+    let git = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: charts}\nspec: {url: 'https://git.example.com/a', ref: {name: \
+               refs/pull/1/head}, secretRef: {name: login}, ignore: a}\n---\n";
+    let login = secret("shop", "login", "stringData: {username: a, password: b}");
+    for text in [&release, &(git.to_owned() + &login + &release)] {
+        check_flags(text);
+    }
+}
+
+fn check_flags(text: &str) {
     let of = |repo: bool, version: Option<&str>| {
         let flags = ChartFlags {
             repo: repo.then(|| "https://charts.example.com".to_owned()),
             version: version.map(str::to_owned),
             ..ChartFlags::default()
         };
-        let batch = flagged(&text, &flags);
+        let batch = flagged(text, &flags);
         let gaps = refusals(&batch).into_iter().map(|(gap, _)| gap);
-        (gaps.collect::<Vec<_>>(), report::plain(&batch))
+        (gaps.collect::<Vec<_>>(), batch)
     };
     for (repo, version) in [(false, None), (true, None), (false, Some("1.x"))] {
-        let (gaps, text) = of(repo, version);
+        let (gaps, _) = of(repo, version);
         assert_eq!(gaps, [Gap::Unpublished], "{repo} {version:?}");
-        assert!(text.contains("set --repo, --version, and --chart"), "{text}");
     }
-    let (gaps, text) = of(true, Some("1.x"));
+    let (gaps, batch) = of(true, Some("1.x"));
     assert_eq!(gaps, []);
+    let text = report::plain(&batch);
     assert!(!text.contains("GitRepository"), "{text}");
+    let draft = &batch.drafts[0];
+    assert_eq!((draft.helmop.spec.git(), &draft.objects[..]), (None, &[][..]));
+    assert_eq!(
+        draft.helmop.spec.bundle.options.helm.as_ref().unwrap().chart,
+        "web"
+    );
 }
 
 #[test]

@@ -19,6 +19,18 @@ const KEYS: [(&str, &str); 8] = [
     ("tls.key", "tls.key"),
     ("keyFile", "tls.key"),
 ];
+/// Those of a Secret for Git.
+const GIT_KEYS: [(&str, &str); 7] = [
+    ("username", "username"),
+    ("password", "password"),
+    ("bearerToken", "bearerToken"),
+    ("identity", "identity"),
+    ("known_hosts", "known_hosts"),
+    ("ca.crt", "ca.crt"),
+    ("caFile", "ca.crt"),
+];
+/// The public half of `identity`, which nothing reads.
+const PUBLIC_KEY: &str = "identity.pub";
 /// The keys of a Secret with a proxy.
 const PROXY_KEYS: [(&str, &str); 3] = [
     ("address", "proxyAddress"),
@@ -27,6 +39,10 @@ const PROXY_KEYS: [(&str, &str); 3] = [
 ];
 /// The key of a Secret of kubectl for registries.
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
+/// The field of a HelmOp with the name of the Secret of a repository.
+pub const HELM_SECRET: &str = "helmSecretName";
+/// That of a Git repository.
+pub const GIT_SECRET: &str = "chartSource.git.secretRef";
 /// The key for certificates that are trusted.
 pub const CERTIFICATES: &str = "cacerts";
 /// The key for a registry without TLS.
@@ -37,6 +53,8 @@ pub const WITHOUT_TLS: &str = "basicHTTP";
 pub enum Part {
     /// A Secret with a login, and what is trusted.
     Login,
+    /// A Secret with a login for a Git server, and what is trusted.
+    Git,
     /// A Secret with a proxy.
     Proxy,
     /// A ConfigMap with certificates.
@@ -46,7 +64,7 @@ pub enum Part {
 impl Part {
     const fn kind(self) -> &'static str {
         match self {
-            Self::Login | Self::Proxy => "Secret",
+            Self::Login | Self::Git | Self::Proxy => "Secret",
             Self::Certificates => "ConfigMap",
         }
     }
@@ -55,6 +73,7 @@ impl Part {
         let has = |keys: &[(&str, &str)]| keys.iter().any(|(own, _)| *own == key);
         match self {
             Self::Login => key == DOCKER_CONFIG || has(&KEYS),
+            Self::Git => has(&GIT_KEYS),
             Self::Proxy => has(&PROXY_KEYS),
             Self::Certificates => true,
         }
@@ -107,6 +126,8 @@ pub struct Login<'l> {
     pub name: String,
     /// What is known without an object.
     pub data: Map<String, Value>,
+    /// The field of the HelmOp that names it.
+    pub field: &'static str,
 }
 
 impl Login<'_> {
@@ -166,7 +187,8 @@ impl Login<'_> {
             keys.extend(self.data.keys().map(|key| &**key));
             let keys = keys.join(", ");
             let text = format!(
-                "{texts}; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and helmSecretName names it"
+                "{texts}; the namespace of the HelmOp needs a Secret {name:?} with {keys}, and {} names it",
+                self.field
             );
             draft.notes.push(Note { text, ..note });
             draft.helmop.spec.helm_secret_name = name;
@@ -179,6 +201,7 @@ impl Login<'_> {
     fn take(&mut self, part: Part, texts: Texts) -> Vec<(String, String)> {
         match part {
             Part::Login => credentials(texts, self.host, &mut self.data),
+            Part::Git => git(texts, &mut self.data),
             Part::Proxy => renamed(texts.readable, &PROXY_KEYS, &mut self.data),
             Part::Certificates => {
                 self.trust(&texts.readable);
@@ -238,6 +261,19 @@ fn credentials(mut texts: Texts, host: &str, into: &mut Map<String, Value>) -> V
             }
             None => unknown.push((DOCKER_CONFIG.to_owned(), format!("has no login for host {host}"))),
         }
+    }
+    unknown
+}
+
+/// The same for a Git server.
+fn git(mut texts: Texts, into: &mut Map<String, Value>) -> Vec<(String, String)> {
+    texts.readable.remove(PUBLIC_KEY);
+    let has_passphrase =
+        texts.readable.contains_key("identity") && texts.readable.remove("password").is_some();
+    let mut unknown = renamed(texts.readable, &GIT_KEYS, into);
+    if has_passphrase {
+        let text = "is the passphrase of identity, and keys with one are not supported: remove it with ssh-keygen -p";
+        unknown.push(("password".to_owned(), text.to_owned()));
     }
     unknown
 }
