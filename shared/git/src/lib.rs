@@ -10,7 +10,7 @@
 //! [`Meter`](helm_index::Meter) for the memory.
 //!
 //! What a chart is follows from the hash that Git has for its folder ([`chart::Content`]): a commit that changes nothing in there,
-//! and in no folder that the chart includes by `file://`, changes no release.
+//! and in no folder that the chart includes by `file://`, changes no release. `helmops_chart` packs it.
 //!
 //! Packs are read here and not by a library: only some trees and files of one commit are needed, and these out of memory. The
 //! libraries write packs with their indexes to files, have no bound for a delta, and bring dozens of crates.

@@ -95,7 +95,8 @@ impl Source<'_> {
     async fn compute(&self, work: Work, packs: Vec<Arc<Pack>>) -> Result<Outcome, ChartError> {
         let (compute, mut memory) = (&self.repositories.compute, self.memory());
         let run = move || {
-            memory.reserve(WORKING + work.limit).map_err(PackError::Memory)?;
+            let reserved = memory.reserve(WORKING + work.limit);
+            reserved.map_err(|error| ChartError::Tree(PackError::Memory(error)))?;
             work.run(packs)
         };
         compute.on_thread(&self.access.namespace, run).await
@@ -108,7 +109,7 @@ impl Work {
         for pack in packs {
             objects.add(pack);
         }
-        let root = objects.root(self.commit)?;
+        let root = objects.root(self.commit).map_err(ChartError::Tree)?;
         if let Some(known) = &self.known
             && known.is_same_in(&mut objects, root, &self.path)?
         {

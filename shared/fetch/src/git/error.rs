@@ -197,7 +197,7 @@ impl ClassifiedError for GitError {
             Self::Pack { source, .. } => of_pack(source),
             Self::Select { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
             Self::Chart { source, .. } => match &**source {
-                ChartError::Pack(error) => of_pack(error),
+                ChartError::Tree(error) => of_pack(error),
                 ChartError::NoChart { .. } => classified(Reason::ChartNotFound, Class::Absent),
                 _ => classified(Reason::InvalidChart, Class::Absent),
             },
@@ -325,7 +325,7 @@ mod tests {
                 absent(Reason::ResponseTooLarge),
             ),
             (pack(PackError::Memory(OverBudget)), busy()),
-            (chart(ChartError::Pack(PackError::Memory(OverBudget))), busy()),
+            (chart(ChartError::Tree(PackError::Memory(OverBudget))), busy()),
             (chart(no_chart), absent(Reason::ChartNotFound)),
             (chart(refused), absent(Reason::InvalidChart)),
             (ssh(SshProblem::NoKeys), absent(Reason::InvalidSecret)),

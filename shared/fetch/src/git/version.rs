@@ -111,7 +111,7 @@ impl Known {
         let digest = if held.is_empty() { &version.digest } else { held };
         Some(Self {
             commit: commit(version)?,
-            content: Content::parse(digest)?,
+            content: Content::parse(digest, ObjectId::from_hex)?,
         })
     }
 }

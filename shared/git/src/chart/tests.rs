@@ -357,7 +357,7 @@ fn an_unusable_chart_of_the_same_repository_is_reported() {
 
 /// How many files of the chart `web` are fetched in each step, and how many it has.
 fn rounds(repository: &Repository, commit: ObjectId) -> (Vec<usize>, usize) {
-    let is_file = |kind: &crate::ObjectKind| *kind == crate::ObjectKind::Blob;
+    let is_file = |kind: &ObjectKind| *kind == ObjectKind::Blob;
     let (files, trees): (BTreeMap<_, _>, BTreeMap<_, _>) = repository
         .objects
         .clone()
@@ -381,7 +381,8 @@ fn rounds(repository: &Repository, commit: ObjectId) -> (Vec<usize>, usize) {
             }
         }
     };
-    (rounds, complete.files.len())
+    let chart = pack(&mut all(&fetched), *complete, Strategy::ChartVersion, LIMIT).unwrap();
+    (rounds, unpacked(&chart).len())
 }
 
 /// They may be large.
@@ -402,7 +403,7 @@ fn what_helmignore_names_is_not_fetched() {
 #[test]
 fn a_tag_of_a_file_is_no_commit() {
     let mut repository = Repository::default();
-    let file = repository.add(crate::ObjectKind::Blob, "x");
+    let file = repository.add(ObjectKind::Blob, "x");
     let error = all(&repository).root(file).unwrap_err().to_string();
     assert!(error.contains("not of a commit; name another one"), "{error}");
 }
@@ -487,8 +488,6 @@ fn the_same_subchart_is_parsed_once() {
 /// One folder in many places must not be searched in each of them.
 #[test]
 fn the_search_for_charts_is_bounded() {
-    use crate::ObjectKind;
-
     let mut repository = Repository::default();
     let entry = |name: &str, id: ObjectId| [format!("40000 {name}\0").as_bytes(), id.as_bytes()].concat();
     let empty = repository.add(ObjectKind::Tree, "");

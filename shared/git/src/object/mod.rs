@@ -7,7 +7,7 @@ mod tree;
 pub use self::{
     commit::{Pointer, pointer},
     id::{Hasher, ObjectFormat, ObjectId},
-    tree::{EntryKind, TreeEntry, entries},
+    tree::entries,
 };
 
 /// The kind of an object.

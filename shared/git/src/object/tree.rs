@@ -1,22 +1,11 @@
 //! The entries of a folder.
 
+use helmops_chart::EntryKind;
+
 use super::{ObjectFormat, ObjectId};
 
 /// The bits of a mode that say what an entry is. The others are permissions.
 const KIND: u32 = 0o170_000;
-
-/// What an entry of a folder is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
-    /// A folder.
-    Folder,
-    /// A file.
-    File,
-    /// A symbolic link.
-    Link,
-    /// A commit of another repository.
-    Submodule,
-}
 
 /// An entry of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use helmops_chart::EntryKind;
+
 use super::{Packed, Repository, pack};
 use crate::{
     ObjectId, ObjectKind,
-    object::{EntryKind, Pointer, entries, pointer},
+    object::{Pointer, entries, pointer},
     wire::packet::{Packet, Packets, line, push, push_delimiter, push_flush},
 };
 

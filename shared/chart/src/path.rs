@@ -1,4 +1,4 @@
-//! The path of a folder in a repository.
+//! The path of a folder in a repository or bucket.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ const MAX_PATH: usize = 512;
 /// The longest text in a message, in bytes.
 const MAX_SHOWN: usize = 100;
 
-/// The path of a folder in a repository, without `.`, `..` and slashes at its ends. It is empty for the folder of all.
+/// The path of a folder in a repository or bucket, without `.`, `..` and slashes at its ends. It is empty for the folder of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChartPath(String);
 
@@ -57,7 +57,7 @@ impl ChartPath {
     }
 
     /// The folder that a path names which is relative to this one; `None` if it leads out of the repository or is no path.
-    pub(super) fn join(&self, relative: &str) -> Option<Self> {
+    pub(crate) fn join(&self, relative: &str) -> Option<Self> {
         let mut parts: Vec<_> = self.parts().collect();
         for part in relative.split('/') {
             match part {
@@ -72,12 +72,12 @@ impl ChartPath {
     }
 
     /// Its parts.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.split('/').filter(|part| !part.is_empty())
     }
 
     /// The path of something in it.
-    pub(super) fn below(&self, name: &str) -> String {
+    pub fn below(&self, name: &str) -> String {
         match &*self.0 {
             "" => name.to_owned(),
             path => format!("{path}/{name}"),

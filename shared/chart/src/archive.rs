@@ -1,21 +1,23 @@
 //! The archive of a chart: the same bytes for the same files.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 use bounded_text::{excerpt, hex};
 use go_formats::yaml;
-use helm_archive::{ArchiveWriter, Limits};
+use helm_archive::{ArchiveError, ArchiveWriter, Limits};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-use super::{
-    ChartFiles, Content,
+use crate::{
+    ChartFiles, Content, FileTree,
     error::ChartError,
     files,
     locate::{CHART_YAML, MAX_SHOWN},
     metadata::ChartYaml,
 };
-use crate::Objects;
 
 /// What a file of Git LFS begins with, if only the reference to it is in the repository.
 const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
@@ -52,7 +54,7 @@ impl Strategy {
 
 /// A packed chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PackedChart {
+pub struct PackedChart<Id> {
     /// Its name.
     pub name: String,
     /// Its version.
@@ -62,19 +64,19 @@ pub struct PackedChart {
     /// SHA-256 of the archive, in hexadecimal digits.
     pub digest: String,
     /// What it consists of.
-    pub content: Content,
+    pub content: Content<Id>,
 }
 
 /// Packs a chart into an archive of at most `limit` bytes.
 ///
 /// # Errors
 /// If a file is refused, or the result is not the archive of a chart.
-pub fn pack(
-    objects: &mut Objects,
-    chart: ChartFiles,
+pub fn pack<T: FileTree>(
+    tree: &mut T,
+    chart: ChartFiles<T::Id>,
     strategy: Strategy,
     limit: usize,
-) -> Result<PackedChart, ChartError> {
+) -> Result<PackedChart<T::Id>, ChartError<T::Error>> {
     let ChartFiles {
         content,
         files,
@@ -87,7 +89,7 @@ pub fn pack(
     let version = version(&chart_yaml.version, strategy, &content);
     let mut total = 0;
     for (path, file) in files {
-        let bytes = files::file(objects, file.id, &file.source)?;
+        let bytes = files::file(tree, file.id, &file.source)?;
         // Before it is compressed: one object may be the content of all files.
         total += bytes.len() as u64;
         if total > Limits::HELM.total {
@@ -111,17 +113,25 @@ pub fn pack(
         {
             archive.add(
                 &path,
-                with_version(&chart_yaml, &version, &file.source)?.as_bytes(),
+                with_version::<T::Error>(&chart_yaml, &version, &file.source)?.as_bytes(),
             )
         } else {
             archive.add(&path, &bytes)
         };
-        written.map_err(|error| write_error(&error, &file.source, limit))?;
+        written.map_err(|error| write_error::<T::Error>(&error, &file.source, limit))?;
     }
     let archive = archive
         .finish()
-        .map_err(|error| write_error(&error, CHART_YAML, limit))?
+        .map_err(|error| write_error::<T::Error>(&error, CHART_YAML, limit))?
         .bytes;
+    Ok(as_is(archive, content)?)
+}
+
+/// An archive that is deployed as it is.
+///
+/// # Errors
+/// If it is not the archive of a chart.
+pub fn as_is<Id>(archive: Vec<u8>, content: Content<Id>) -> Result<PackedChart<Id>, ArchiveError> {
     let checked = helm_archive::check(&*archive, Limits::HELM)?;
     Ok(PackedChart {
         name: checked.name,
@@ -133,7 +143,7 @@ pub fn pack(
 }
 
 /// The version of the packed chart.
-fn version(version: &str, strategy: Strategy, content: &Content) -> String {
+fn version<Id: Display>(version: &str, strategy: Strategy, content: &Content<Id>) -> String {
     match strategy {
         Strategy::ChartVersion => version.to_owned(),
         Strategy::Revision => {
@@ -144,7 +154,7 @@ fn version(version: &str, strategy: Strategy, content: &Content) -> String {
 }
 
 /// A `Chart.yaml` with another version. Comments are lost, as with `helm package --version`.
-fn with_version(chart: &ChartYaml, version: &str, source: &str) -> Result<String, ChartError> {
+fn with_version<E>(chart: &ChartYaml, version: &str, source: &str) -> Result<String, ChartError<E>> {
     let mut value = chart.value.clone();
     if let Value::Object(fields) = &mut value {
         fields.insert("version".to_owned(), version.into());
@@ -175,7 +185,7 @@ impl Write for Bounded {
     }
 }
 
-fn write_error(error: &io::Error, source: &str, limit: usize) -> ChartError {
+fn write_error<E>(error: &io::Error, source: &str, limit: usize) -> ChartError<E> {
     let cause = match error.kind() {
         io::ErrorKind::FileTooLarge => {
             format!(

@@ -1,17 +1,16 @@
-//! Why a folder of a repository cannot be deployed as a chart.
+//! Why a folder cannot be deployed as a chart.
 
 use helm_archive::ArchiveError;
 use thiserror::Error;
 
-use super::ChartPath;
-use crate::PackError;
+use crate::ChartPath;
 
-/// Why a folder of a repository cannot be deployed as a chart. Paths are those in the repository.
+/// Why a folder cannot be deployed as a chart. Paths are those in the repository or bucket.
 #[derive(Debug, Error)]
-pub enum ChartError {
-    /// The pack that the server has sent cannot be used.
+pub enum ChartError<E> {
+    /// What stores the files has an error.
     #[error(transparent)]
-    Pack(#[from] PackError),
+    Tree(E),
     /// The folder is not there, or has no chart.
     #[error("{path} {problem}; {charts}")]
     NoChart {

@@ -1,12 +1,14 @@
-//! What a chart consists of, by the hashes that Git has: whether a commit has changed it follows from its folders alone.
+//! What a chart consists of, by the names that its folders have: whether it has changed follows from these alone.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Display},
+};
 
 use bounded_text::hex;
 use ring::digest::{Context, SHA256};
 
-use super::{ChartPath, error::ChartError, locate};
-use crate::{ObjectId, Objects};
+use crate::{ChartPath, FileTree, error::ChartError, locate};
 
 /// Between the hashes of folders in a text. No path has it.
 const SEPARATOR: &str = "//";
@@ -15,51 +17,53 @@ const SHORT: usize = 12;
 
 /// What a chart consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
-    /// The hash of its folder.
-    pub tree: ObjectId,
-    /// The hashes of the folders that it includes by `file://`, by their paths in the repository.
-    pub local: BTreeMap<ChartPath, ObjectId>,
+pub struct Content<Id> {
+    /// What names its folder.
+    pub tree: Id,
+    /// What names the folders that it includes by `file://`, by their paths.
+    pub local: BTreeMap<ChartPath, Id>,
 }
 
-impl Content {
-    /// Whether a chart consists of the same in another commit with these folders.
+impl<Id: Copy + Eq> Content<Id> {
+    /// Whether a chart consists of the same in other folders.
     ///
     /// # Errors
     /// If its folder is not there any more, or cannot be read.
-    pub fn is_same_in(
+    pub fn is_same_in<T: FileTree<Id = Id>>(
         &self,
-        objects: &mut Objects,
-        root: ObjectId,
+        files: &mut T,
+        root: Id,
         path: &ChartPath,
-    ) -> Result<bool, ChartError> {
-        if locate::folder(objects, root, path)? != self.tree {
+    ) -> Result<bool, ChartError<T::Error>> {
+        if locate::folder(files, root, path)? != self.tree {
             return Ok(false);
         }
         for (path, tree) in &self.local {
             // One that is missing is reported when the chart is read.
-            if locate::find(objects, root, path)? != Ok(*tree) {
+            if locate::find(files, root, path).map_err(ChartError::Tree)? != Ok(*tree) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Reads what [`fmt::Display`] writes; `None` for any other text.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// Reads what [`Display`] writes, with what reads a name; `None` for any other text.
+    pub fn parse(text: &str, name: impl Fn(&str) -> Option<Id>) -> Option<Self> {
         let mut parts = text.split(SEPARATOR);
-        let tree = ObjectId::from_hex(parts.next()?)?;
+        let tree = name(parts.next()?)?;
         let local = parts.map(|part| {
             let (tree, path) = part.split_once(':')?;
-            Some((ChartPath::parse(path).ok()?, ObjectId::from_hex(tree)?))
+            Some((ChartPath::parse(path).ok()?, name(tree)?))
         });
         Some(Self {
             tree,
             local: local.collect::<Option<_>>()?,
         })
     }
+}
 
-    /// A digest of all hashes, in hexadecimal digits.
+impl<Id: Display> Content<Id> {
+    /// A digest of all names, in hexadecimal digits.
     pub fn digest(&self) -> String {
         let mut digest = Context::new(&SHA256);
         digest.update(format!("{}\n", self.tree).as_bytes());
@@ -76,8 +80,8 @@ impl Content {
     }
 }
 
-/// The hash of its folder, and those of the folders that it includes, each with a colon and its path, after two slashes.
-impl fmt::Display for Content {
+/// What names its folder, and the folders that it includes, each with a colon and its path, after two slashes.
+impl<Id: Display> Display for Content<Id> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.tree)?;
         for (path, tree) in &self.local {
@@ -91,28 +95,25 @@ impl fmt::Display for Content {
 mod tests {
     use super::*;
 
-    fn id(digit: char) -> ObjectId {
-        ObjectId::from_hex(&String::from(digit).repeat(40)).unwrap()
-    }
-
     #[test]
     fn a_recorded_content_is_read_again() {
         let path = |text| ChartPath::parse(text).unwrap();
+        let parse = |text: &str| Content::<u32>::parse(text, |name| name.parse().ok());
         let alone = Content {
-            tree: id('a'),
+            tree: 1,
             local: BTreeMap::new(),
         };
-        assert_eq!(alone.to_string(), "a".repeat(40));
-        let local = BTreeMap::from([(path("lib/b"), id('b')), (path("a b:c d"), id('c'))]);
+        assert_eq!(alone.to_string(), "1");
+        let local = BTreeMap::from([(path("lib/b"), 2), (path("a b:c d"), 3)]);
         let with_others = Content {
             local,
             ..alone.clone()
         };
         for content in [alone.clone(), with_others] {
-            assert_eq!(Content::parse(&content.to_string()), Some(content));
+            assert_eq!(parse(&content.to_string()), Some(content));
         }
-        for other in ["", "x", "sha256:0", &format!("{}//{}", id('a'), id('b'))] {
-            assert_eq!(Content::parse(other), None, "{other}");
+        for other in ["", "x", "sha256:0", "1//2"] {
+            assert_eq!(parse(other), None, "{other}");
         }
     }
 }

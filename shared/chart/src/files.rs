@@ -9,15 +9,15 @@ use bounded_text::excerpt;
 use go_formats::yaml::Quota;
 use helm_archive::{Limits, MAX_PATH};
 
-use super::{
-    ChartPath, Content,
+use crate::{
+    ChartPath, Content, FileTree,
     dependency::{self, Declared},
     error::ChartError,
     ignore::{HELMIGNORE, Rules},
     locate::{self, CHART_YAML, MAX_SHOWN, no_chart},
     metadata::ChartYaml,
+    tree::{EntryKind, FileError},
 };
-use crate::{ObjectId, ObjectKind, Objects, PackError, object::EntryKind};
 
 /// Where charts of the first format declare their dependencies.
 const REQUIREMENTS: &str = "requirements.yaml";
@@ -28,40 +28,44 @@ const MAX_INCLUDED: usize = 4;
 
 /// The files of a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ChartFiles {
+pub struct ChartFiles<Id> {
     /// What the chart consists of.
-    pub content: Content,
+    pub content: Content<Id>,
     /// The files by their paths in the folder of the chart.
-    pub(super) files: BTreeMap<String, ChartFile>,
+    pub(crate) files: BTreeMap<String, ChartFile<Id>>,
     /// Its `Chart.yaml`.
-    pub(super) chart_yaml: ChartYaml,
+    pub(crate) chart_yaml: ChartYaml,
 }
 
 /// A file of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChartFile {
-    /// The object with its content.
-    pub id: ObjectId,
-    /// Its path in the repository.
+pub(crate) struct ChartFile<Id> {
+    /// What names its content.
+    pub id: Id,
+    /// Its path in the repository or bucket.
     pub source: String,
 }
 
 /// What there is of a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Assembly {
+pub enum Assembly<Id> {
     /// All of it.
-    Complete(Box<ChartFiles>),
+    Complete(Box<ChartFiles<Id>>),
     /// These files have to be fetched first. Then others may be needed.
-    Missing(Vec<ObjectId>),
+    Missing(Vec<Id>),
 }
 
-/// Finds the files of the chart at a path of a commit with these folders.
+/// Finds the files of the chart at a path of these folders.
 ///
 /// # Errors
 /// If there is no chart, or something in it is refused.
-pub fn assemble(objects: &mut Objects, root: ObjectId, path: &ChartPath) -> Result<Assembly, ChartError> {
+pub fn assemble<T: FileTree>(
+    tree: &mut T,
+    root: T::Id,
+    path: &ChartPath,
+) -> Result<Assembly<T::Id>, ChartError<T::Error>> {
     let mut assembler = Assembler {
-        objects,
+        tree,
         root,
         files: BTreeMap::new(),
         local: BTreeMap::new(),
@@ -79,41 +83,46 @@ pub fn assemble(objects: &mut Objects, root: ObjectId, path: &ChartPath) -> Resu
     let Some(chart_yaml) = chart_yaml.filter(|_| missing.is_empty()) else {
         return Ok(Assembly::Missing(missing.into_iter().collect()));
     };
-    let tree = locate::folder(objects, root, path)?;
+    let folder = locate::folder(tree, root, path)?;
     Ok(Assembly::Complete(Box::new(ChartFiles {
-        content: Content { tree, local },
+        content: Content { tree: folder, local },
         files,
         chart_yaml,
     })))
 }
 
-struct Assembler<'o> {
-    objects: &'o mut Objects,
-    root: ObjectId,
-    files: BTreeMap<String, ChartFile>,
-    local: BTreeMap<ChartPath, ObjectId>,
-    missing: BTreeSet<ObjectId>,
+struct Assembler<'t, T: FileTree> {
+    tree: &'t mut T,
+    root: T::Id,
+    files: BTreeMap<String, ChartFile<T::Id>>,
+    local: BTreeMap<ChartPath, T::Id>,
+    missing: BTreeSet<T::Id>,
     /// For all YAML of the chart.
     quota: Quota,
-    /// The names of subcharts by the objects of their `Chart.yaml`: one object may be in many folders.
-    subcharts: BTreeMap<ObjectId, Option<String>>,
+    /// The names of subcharts by what names the content of their `Chart.yaml`: one file may be in many folders.
+    subcharts: BTreeMap<T::Id, Option<String>>,
 }
 
 /// An entry below the folder of a chart.
-struct Below {
+struct Below<Id> {
     path: String,
     kind: EntryKind,
-    id: ObjectId,
+    id: Id,
 }
 
-impl Assembler<'_> {
+impl<T: FileTree> Assembler<'_, T> {
     /// Adds the files of a chart, with `prefix` before their paths. Returns its `Chart.yaml`, or nothing if files are missing.
-    fn add(&mut self, path: &ChartPath, prefix: &str, depth: usize) -> Result<Option<ChartYaml>, ChartError> {
-        let tree = locate::folder(self.objects, self.root, path)?;
-        let all = self.below(tree, path)?;
-        let is_chart = |below: &Below| below.path == CHART_YAML && below.kind == EntryKind::File;
+    fn add(
+        &mut self,
+        path: &ChartPath,
+        prefix: &str,
+        depth: usize,
+    ) -> Result<Option<ChartYaml>, ChartError<T::Error>> {
+        let folder = locate::folder(self.tree, self.root, path)?;
+        let all = self.below(folder, path)?;
+        let is_chart = |below: &Below<T::Id>| below.path == CHART_YAML && below.kind == EntryKind::File;
         if !all.iter().any(is_chart) {
-            return Err(no_chart(self.objects, self.root, path, "has no file Chart.yaml"));
+            return Err(no_chart(self.tree, self.root, path, "has no file Chart.yaml"));
         }
         // What .helmignore names is not fetched, so it comes first, with the file that is needed in any case.
         let is_first = |path: &str| matches!(path, HELMIGNORE | CHART_YAML);
@@ -129,7 +138,7 @@ impl Assembler<'_> {
         let mut chart_yaml = None;
         for below in &own {
             let source = path.below(&below.path);
-            let invalid = |cause| ChartError::Invalid {
+            let invalid = |cause| ChartError::<T::Error>::Invalid {
                 path: excerpt(&source, MAX_SHOWN),
                 cause,
             };
@@ -155,11 +164,11 @@ impl Assembler<'_> {
                 ChartFile { id: below.id, source },
             );
         }
-        check_number(self.files.len())?;
+        check_number::<T::Error>(self.files.len())?;
         // Without it, .helmignore names it.
         let Some(chart_yaml) = chart_yaml else {
             return Err(no_chart(
-                self.objects,
+                self.tree,
                 self.root,
                 path,
                 "has a file Chart.yaml that its .helmignore names",
@@ -170,13 +179,13 @@ impl Assembler<'_> {
     }
 
     /// Whether files are missing, which are fetched then.
-    fn misses(&mut self, all: &[Below], is_needed: fn(&str) -> bool) -> bool {
+    fn misses(&mut self, all: &[Below<T::Id>], is_needed: fn(&str) -> bool) -> bool {
         let files = all
             .iter()
             .filter(|below| below.kind == EntryKind::File && is_needed(&below.path));
         let missing: Vec<_> = files
             .map(|file| file.id)
-            .filter(|id| !self.objects.contains(*id))
+            .filter(|id| !self.tree.contains(*id))
             .collect();
         let is_one_missing = !missing.is_empty();
         self.missing.extend(missing);
@@ -190,16 +199,17 @@ impl Assembler<'_> {
         path: &ChartPath,
         prefix: &str,
         depth: usize,
-    ) -> Result<(), ChartError> {
+    ) -> Result<(), ChartError<T::Error>> {
         for dependency in declared.not_vendored() {
-            let folder = dependency::folder(dependency, path)?;
-            let problem = |problem: String| dependency::problem(dependency, path, problem);
+            let folder = dependency::folder::<T::Error>(dependency, path)?;
+            let problem = |problem: String| dependency::problem::<T::Error>(dependency, path, problem);
             if depth >= MAX_INCLUDED {
                 return Err(problem(format!(
                     "and charts include each other more than {MAX_INCLUDED} deep; do they include themselves?"
                 )));
             }
-            let tree = locate::find(self.objects, self.root, &folder)?
+            let tree = locate::find(self.tree, self.root, &folder)
+                .map_err(ChartError::Tree)?
                 .map_err(|cause| problem(format!("but {folder} {cause}")))?;
             self.local.insert(folder.clone(), tree);
             let prefix = format!("{prefix}charts/{}/", dependency.name);
@@ -211,13 +221,13 @@ impl Assembler<'_> {
     }
 
     /// Everything below a folder but folders.
-    fn below(&mut self, tree: ObjectId, path: &ChartPath) -> Result<Vec<Below>, ChartError> {
+    fn below(&mut self, tree: T::Id, path: &ChartPath) -> Result<Vec<Below<T::Id>>, ChartError<T::Error>> {
         let mut all = Vec::new();
         let mut waiting = vec![(String::new(), tree, 0)];
         let mut folders = 0;
         while let Some((folder, tree, depth)) = waiting.pop() {
             folders += 1;
-            for entry in locate::read(self.objects, tree)? {
+            for entry in self.tree.entries(tree).map_err(ChartError::Tree)? {
                 let name = String::from_utf8_lossy(&entry.name);
                 let below = if folder.is_empty() {
                     name.into_owned()
@@ -244,14 +254,18 @@ impl Assembler<'_> {
                 } else {
                     waiting.push((below, entry.id, depth + 1));
                 }
-                check_number(all.len() + waiting.len() + folders)?;
+                check_number::<T::Error>(all.len() + waiting.len() + folders)?;
             }
         }
         Ok(all)
     }
 
     /// The files that are a part of the chart.
-    fn kept(&mut self, all: Vec<Below>, path: &ChartPath) -> Result<Vec<Below>, ChartError> {
+    fn kept(
+        &mut self,
+        all: Vec<Below<T::Id>>,
+        path: &ChartPath,
+    ) -> Result<Vec<Below<T::Id>>, ChartError<T::Error>> {
         let rules = all
             .iter()
             .find(|below| below.path == HELMIGNORE && below.kind == EntryKind::File)
@@ -261,7 +275,8 @@ impl Assembler<'_> {
             Some(id) => self.file(id, &source)?,
             None => Arc::default(),
         };
-        let rules = Rules::parse(&String::from_utf8_lossy(&text)).map_err(|cause| ChartError::Invalid {
+        let rules = Rules::parse(&String::from_utf8_lossy(&text));
+        let rules = rules.map_err(|cause| ChartError::<T::Error>::Invalid {
             path: excerpt(&source, MAX_SHOWN),
             cause,
         })?;
@@ -282,7 +297,7 @@ impl Assembler<'_> {
     }
 
     /// The name in the `Chart.yaml` of a subchart; `None` if it cannot be read.
-    fn subchart(&mut self, id: ObjectId, path: &str) -> Result<Option<String>, ChartError> {
+    fn subchart(&mut self, id: T::Id, path: &str) -> Result<Option<String>, ChartError<T::Error>> {
         if let Some(known) = self.subcharts.get(&id) {
             return Ok(known.clone());
         }
@@ -292,22 +307,24 @@ impl Assembler<'_> {
         Ok(name)
     }
 
-    fn file(&mut self, id: ObjectId, path: &str) -> Result<Arc<[u8]>, ChartError> {
-        file(self.objects, id, path)
+    fn file(&mut self, id: T::Id, path: &str) -> Result<Arc<[u8]>, ChartError<T::Error>> {
+        file(self.tree, id, path)
     }
 }
 
 /// The content of a file.
-pub(super) fn file(objects: &mut Objects, id: ObjectId, path: &str) -> Result<Arc<[u8]>, ChartError> {
-    objects
-        .content(id, ObjectKind::Blob)
-        .map_err(|error| match error {
-            PackError::ObjectTooLarge { limit, .. } => ChartError::FileTooLarge {
-                path: excerpt(path, MAX_SHOWN),
-                limit,
-            },
-            other => other.into(),
-        })
+pub(crate) fn file<T: FileTree>(
+    tree: &mut T,
+    id: T::Id,
+    path: &str,
+) -> Result<Arc<[u8]>, ChartError<T::Error>> {
+    tree.file(id).map_err(|error| match error {
+        FileError::TooLarge { limit } => ChartError::FileTooLarge {
+            path: excerpt(path, MAX_SHOWN),
+            limit,
+        },
+        FileError::Tree(error) => ChartError::Tree(error),
+    })
 }
 
 /// Whether a rule names a file, or a folder that it is in.
@@ -317,7 +334,7 @@ fn is_ignored(rules: &Rules, path: &str) -> bool {
     folders.any(|is_ignored| is_ignored) || rules.ignore(path, false)
 }
 
-fn check_number(files: usize) -> Result<(), ChartError> {
+fn check_number<E>(files: usize) -> Result<(), ChartError<E>> {
     let limit = Limits::HELM.files;
     if files > limit {
         return Err(ChartError::TooManyFiles { limit });

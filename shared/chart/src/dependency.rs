@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bounded_text::excerpt;
 use masterminds_semver::{Constraint, Version};
 
-use super::{
+use crate::{
     ChartPath,
     error::ChartError,
     locate::{CHART_YAML, MAX_SHOWN},
@@ -79,7 +79,7 @@ fn begins_with_version(text: &str) -> bool {
 }
 
 /// The folder of a chart that is not in the folder `charts`.
-pub fn folder(dependency: &Dependency, path: &ChartPath) -> Result<ChartPath, ChartError> {
+pub fn folder<E>(dependency: &Dependency, path: &ChartPath) -> Result<ChartPath, ChartError<E>> {
     let Some(relative) = dependency.repository.strip_prefix(FILE) else {
         return Err(ChartError::NotVendored {
             path: excerpt(&path.below(CHART_YAML), MAX_SHOWN),
@@ -106,7 +106,7 @@ pub fn folder(dependency: &Dependency, path: &ChartPath) -> Result<ChartPath, Ch
 }
 
 /// The error for a chart in another folder.
-pub fn problem(dependency: &Dependency, path: &ChartPath, problem: String) -> ChartError {
+pub fn problem<E>(dependency: &Dependency, path: &ChartPath, problem: String) -> ChartError<E> {
     ChartError::Local {
         path: excerpt(&path.below(CHART_YAML), MAX_SHOWN),
         name: excerpt(&dependency.name, MAX_SHOWN),

@@ -4,66 +4,48 @@ use std::collections::VecDeque;
 
 use bounded_text::{excerpt, listed};
 
-use super::{ChartPath, error::ChartError};
 use crate::{
-    ObjectId, ObjectKind, Objects, PackError,
-    object::{EntryKind, TreeEntry, entries},
+    ChartPath, FileTree,
+    error::ChartError,
+    tree::{Entry, EntryKind},
 };
 
 /// The file that describes a chart.
 pub const CHART_YAML: &str = "Chart.yaml";
 /// How many folders are searched for charts, for a message.
 const MAX_SEARCHED: usize = 2000;
-/// How many bytes these folders may have. One object may be many of them.
-const MAX_BYTES: usize = 2 << 20;
+/// How many entries these folders may have. One folder may be in many places.
+const MAX_ENTRIES: usize = 60_000;
 /// How many charts a message names.
 const MAX_LISTED: usize = 10;
 /// The longest path in a message, in bytes.
 pub const MAX_SHOWN: usize = 200;
 
-/// An entry of a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Its object.
-    pub id: ObjectId,
-}
-
-/// The entries of a folder.
-pub fn read(objects: &mut Objects, tree: ObjectId) -> Result<Vec<Entry>, PackError> {
-    let content = objects.content(tree, ObjectKind::Tree)?;
-    let all = entries(objects.format(), &content).ok_or(PackError::Damaged("a folder is malformed"))?;
-    let owned = all.into_iter().map(|entry| Entry {
-        name: entry.name.to_vec(),
-        kind: entry.kind,
-        id: entry.id,
-    });
-    Ok(owned.collect())
-}
-
 /// The folder at a path.
 ///
 /// # Errors
 /// If there is none, with the folders that have charts.
-pub fn folder(objects: &mut Objects, root: ObjectId, path: &ChartPath) -> Result<ObjectId, ChartError> {
-    find(objects, root, path)?.map_err(|problem| no_chart(objects, root, path, problem))
+pub fn folder<T: FileTree>(
+    files: &mut T,
+    root: T::Id,
+    path: &ChartPath,
+) -> Result<T::Id, ChartError<T::Error>> {
+    let found = find(files, root, path).map_err(ChartError::Tree)?;
+    found.map_err(|problem| no_chart(files, root, path, problem))
 }
 
 /// The folder at a path, or what is there in place of it.
 ///
 /// # Errors
 /// If a folder cannot be read.
-pub fn find(
-    objects: &mut Objects,
-    root: ObjectId,
+pub fn find<T: FileTree>(
+    files: &mut T,
+    root: T::Id,
     path: &ChartPath,
-) -> Result<Result<ObjectId, &'static str>, PackError> {
+) -> Result<Result<T::Id, &'static str>, T::Error> {
     let mut tree = root;
     for part in path.parts() {
-        let found = read(objects, tree)?;
+        let found = files.entries(tree)?;
         let found = found.into_iter().find(|entry| entry.name == part.as_bytes());
         let problem = match found {
             Some(entry) if entry.kind == EntryKind::Folder => {
@@ -85,36 +67,35 @@ pub fn find(
 }
 
 /// The error for a path without a chart.
-pub fn no_chart(
-    objects: &mut Objects,
-    root: ObjectId,
+pub fn no_chart<T: FileTree>(
+    files: &mut T,
+    root: T::Id,
     path: &ChartPath,
     problem: &'static str,
-) -> ChartError {
+) -> ChartError<T::Error> {
     ChartError::NoChart {
         path: path.clone(),
         problem,
-        charts: charts(objects, root),
+        charts: charts(files, root),
     }
 }
 
 /// The folders with charts, for a message. Folders that cannot be read are left out.
-fn charts(objects: &mut Objects, root: ObjectId) -> String {
+fn charts<T: FileTree>(files: &mut T, root: T::Id) -> String {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(String::new(), root)]);
-    let (mut searched, mut bytes) = (0, 0);
+    let (mut searched, mut read) = (0, 0);
     let mut is_complete = true;
     while let Some((path, tree)) = waiting.pop_front() {
-        let content = objects.content(tree, ObjectKind::Tree).unwrap_or_default();
+        let all = files.entries(tree).unwrap_or_default();
         searched += 1;
-        bytes += content.len();
-        if searched > MAX_SEARCHED || bytes > MAX_BYTES {
+        read += all.len();
+        if searched > MAX_SEARCHED || read > MAX_ENTRIES {
             is_complete = false;
             break;
         }
-        let all = entries(objects.format(), &content).unwrap_or_default();
         let is_chart =
-            |entry: &TreeEntry<'_>| entry.kind == EntryKind::File && entry.name == CHART_YAML.as_bytes();
+            |entry: &Entry<T::Id>| entry.kind == EntryKind::File && entry.name == CHART_YAML.as_bytes();
         if all.iter().any(is_chart) {
             let shown = if path.is_empty() { "." } else { &path };
             found.push(excerpt(shown, MAX_SHOWN));
@@ -122,7 +103,7 @@ fn charts(objects: &mut Objects, root: ObjectId) -> String {
             continue;
         }
         let folders = all.iter().filter(|entry| entry.kind == EntryKind::Folder);
-        let folders = folders.filter_map(|entry| Some((std::str::from_utf8(entry.name).ok()?, entry.id)));
+        let folders = folders.filter_map(|entry| Some((std::str::from_utf8(&entry.name).ok()?, entry.id)));
         let below = |name: &str| {
             if path.is_empty() {
                 name.to_owned()

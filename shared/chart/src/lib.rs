@@ -1,0 +1,31 @@
+//! The chart in a folder of files: its content, whether that has changed, and its archive.
+//!
+//! ```text
+//! FileTree ─► locate (the folder) ─► content (changed?) ─► files (with .helmignore) ─► dependency (file://) ─► archive
+//! ```
+//!
+//! What stores the files is a [`FileTree`]: the folders of a commit, or the objects of a bucket. What a chart consists of follows from the
+//! names that it has for its folders and files ([`Content`]), so a file is read only when the chart has changed. Values in, values out.
+
+#![warn(missing_docs)]
+
+mod archive;
+mod content;
+mod dependency;
+mod error;
+mod files;
+mod glob;
+mod ignore;
+mod locate;
+mod metadata;
+mod path;
+mod tree;
+
+pub use self::{
+    archive::{PackedChart, Strategy, as_is, pack},
+    content::Content,
+    error::ChartError,
+    files::{Assembly, ChartFiles, assemble},
+    path::{ChartPath, ChartPathError},
+    tree::{Entry, EntryKind, FileError, FileTree},
+};
