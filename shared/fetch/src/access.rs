@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bounded_text::{cut, listed};
+use helmops_bucket::BucketKeys;
 use helmops_model::chart::{
     location,
     registry::{
@@ -45,6 +46,8 @@ pub struct Access {
     pub bearer_token: Option<String>,
     /// The keys for SSH. Git servers have it.
     pub ssh: Option<Arc<SshKeys>>,
+    /// The keys for buckets. Servers of buckets have them.
+    pub bucket: Option<Arc<BucketKeys>>,
     /// Use plain HTTP for OCI registries, and send host logins over it.
     pub plain_http: bool,
     /// Name of the Secret; empty if there is none.
@@ -205,8 +208,10 @@ impl Access {
             .ssh
             .as_ref()
             .map_or(0, |keys| keys.identity.len() + keys.known_hosts.len());
+        let bucket = self.bucket.as_ref().map_or(0, |keys| keys.bytes());
         own + token
             + ssh
+            + bucket
             + host_logins.sum::<usize>()
             + without_login.sum::<usize>()
             + ca_certificates.sum::<usize>()
@@ -242,6 +247,10 @@ impl Access {
         if let Some(keys) = &self.ssh {
             field(keys.identity.as_bytes());
             field(keys.known_hosts.as_bytes());
+        }
+        for (key, value) in self.bucket.iter().flat_map(|keys| &keys.0) {
+            field(key.as_bytes());
+            field(value.as_bytes());
         }
         if let Some(login) = login {
             field(login.username.as_bytes());

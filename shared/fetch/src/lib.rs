@@ -1,10 +1,11 @@
-//! Chart repositories, registries and Git repositories: resolves a chart and a version range to one version, and downloads it.
+//! Chart repositories, registries, Git repositories and buckets: resolves a chart and a version range to one version, and downloads it.
 //!
 //! ```text
 //! Secret ─► access ─┐
 //! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all that need the same response ─► http ─► server
 //!                      oci (tags, manifests) ───┤
-//!                      git (references, packs) ─┘
+//!                      git (references, packs) ─┤
+//!                      bucket (lists, objects) ─┘
 //! ```
 
 #![warn(missing_docs)]
@@ -12,6 +13,7 @@
 mod access;
 mod args;
 mod bounds;
+mod bucket;
 mod cache;
 mod chart_errors;
 mod download;
@@ -45,6 +47,7 @@ use kube::Client;
 
 use self::{
     access::Access,
+    bucket::Buckets,
     cache::CacheSettings,
     download::Sources,
     git::GitRepositories,
@@ -58,6 +61,7 @@ use self::{
 pub use self::{
     args::{AddressArgs, AddressArgsError},
     bounds::MemoryBounds,
+    bucket::{BucketChart, BucketChartError, BucketError, BucketPoll, BucketQuery},
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,
@@ -88,11 +92,12 @@ pub const OWN_CA_BUNDLE: &str = "spec.caBundle";
 /// Resolves versions.
 #[derive(Debug)]
 pub struct Resolver {
-    http: HttpClient,
+    http: Arc<HttpClient>,
     poster: Poster,
     repositories: Repositories,
     registries: Registries,
     git: GitRepositories,
+    buckets: Buckets,
     budget: ByteBudget,
 }
 
@@ -121,7 +126,7 @@ impl Resolver {
         let settings = CacheSettings::new(bounds, budget.clone());
         Ok(Self {
             poster: Poster::new(addresses.clone()),
-            http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?,
+            http: HttpClient::new(Timeouts::default(), addresses, fetches.clone())?.into(),
             repositories: Repositories::new(
                 settings.part(2),
                 LIMITS,
@@ -136,6 +141,17 @@ impl Resolver {
                 budget.clone(),
                 compute.clone(),
                 &fetches,
+            ),
+            buckets: Buckets::new(
+                // No HelmOp has charts in buckets yet, so nothing is taken from the others for them.
+                CacheSettings {
+                    idle: 0,
+                    ..settings.clone()
+                },
+                helmops_bucket::Limits::default(),
+                budget.clone(),
+                compute.clone(),
+                fetches.clone(),
             ),
             registries: Registries::new(&settings.part(4), budget.clone(), compute, fetches),
             budget,
@@ -155,6 +171,7 @@ impl Resolver {
         self.repositories.compute = compute.clone();
         self.registries.compute = compute.clone();
         self.git.compute = compute.clone();
+        self.buckets.compute = compute.clone();
         self
     }
 

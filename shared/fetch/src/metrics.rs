@@ -51,10 +51,14 @@ pub enum RequestKind {
     References,
     /// A pack of objects of a Git repository.
     Pack,
+    /// The list of the objects in a bucket.
+    Listing,
+    /// An object of a bucket.
+    Object,
 }
 
 impl RequestKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Index,
         Self::Tags,
         Self::Manifest,
@@ -62,6 +66,8 @@ impl RequestKind {
         Self::Archive,
         Self::References,
         Self::Pack,
+        Self::Listing,
+        Self::Object,
     ];
 
     const fn as_str(self) -> &'static str {
@@ -73,6 +79,8 @@ impl RequestKind {
             Self::Archive => "archive",
             Self::References => "references",
             Self::Pack => "pack",
+            Self::Listing => "listing",
+            Self::Object => "object",
         }
     }
 }

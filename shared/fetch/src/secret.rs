@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use helmops_bucket::{BucketKeys, KEYS};
 use helmops_fair::{ByteBudget, Reservation};
 use helmops_kube::path_segment;
 use helmops_model::{
@@ -240,6 +241,8 @@ pub enum Server {
     Charts,
     /// Git servers, with those of Flux besides.
     Git,
+    /// Servers of buckets, with those of Flux besides.
+    Bucket,
 }
 
 impl Server {
@@ -252,7 +255,7 @@ impl Server {
         ];
         match self {
             Self::Charts => ALL.split_at(1).0,
-            Self::Git => ALL,
+            Self::Git | Self::Bucket => ALL,
         }
     }
 }
@@ -273,6 +276,7 @@ impl Keys<'_> {
             without_login: others,
             bearer_token: self.bearer_token()?,
             ssh: self.ssh_keys()?.map(Arc::new),
+            bucket: self.bucket_keys()?.map(Arc::new),
             plain_http: self.flag("basicHTTP")?,
             secret: self.name.to_owned(),
             ..Access::default()
@@ -281,7 +285,7 @@ impl Keys<'_> {
 
     fn bearer_token(&self) -> Result<Option<String>, SecretError> {
         match self.server {
-            Server::Charts => Ok(None),
+            Server::Charts | Server::Bucket => Ok(None),
             Server::Git => {
                 let token = self.text("bearerToken")?;
                 let token = token.filter(|token| !token.trim().is_empty());
@@ -298,7 +302,7 @@ impl Keys<'_> {
     }
 
     fn ssh_keys(&self) -> Result<Option<SshKeys>, SecretError> {
-        if self.server == Server::Charts {
+        if self.server != Server::Git {
             return Ok(None);
         }
         let pair = self.pair("identity", "known_hosts")?;
@@ -306,6 +310,17 @@ impl Keys<'_> {
             identity,
             known_hosts,
         }))
+    }
+
+    fn bucket_keys(&self) -> Result<Option<BucketKeys>, SecretError> {
+        if self.server != Server::Bucket {
+            return Ok(None);
+        }
+        let mut keys = BucketKeys::default();
+        for key in KEYS {
+            keys.0.extend(self.text(key)?.map(|text| (*key, text)));
+        }
+        Ok(Some(keys))
     }
 
     fn proxy(&self) -> Result<Option<ProxyConfig>, SecretError> {
@@ -565,6 +580,31 @@ mod tests {
         let error = split.unwrap_err().to_string();
         assert!(error.contains("key bearerToken of Secret access has"), "{error}");
         assert_eq!(keys(data).tls_config().unwrap(), TlsConfig::default());
+    }
+
+    #[test]
+    fn a_bucket_has_its_keys_and_the_certificates_of_flux() {
+        let data: &[(&str, &[u8])] = &[
+            ("accesskey", b"a"),
+            ("secretkey", b"geheim"),
+            ("identity", b"i"),
+            ("ca.crt", b"C"),
+        ];
+        let keys = Keys {
+            server: Server::Bucket,
+            ..keys(data)
+        };
+        let access = keys.access().unwrap();
+        let found = access.bucket.as_deref().unwrap();
+        assert_eq!(found.0.keys().collect::<Vec<_>>(), [&"accesskey", &"secretkey"]);
+        assert!(access.ssh.is_none() && !format!("{access:?}").contains("geheim"));
+        assert_eq!(keys.tls_config().unwrap().ca_certificates[0].0, b"C");
+        let other = Access {
+            bucket: None,
+            ..access.clone()
+        };
+        assert_ne!(access.identity(None), other.identity(None));
+        assert_eq!(access.secret_bytes() - other.secret_bytes(), 7);
     }
 
     fn login(username: &str, password: &str) -> Login {

@@ -28,6 +28,7 @@ use crate::{
     ChartExplanation, Listing, ResolveError,
     access::{self, Access},
     bounds::MemoryBounds,
+    bucket::{BucketChart, BucketError, BucketPoll, BucketQuery, Buckets},
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Pull, Sources, download},
     git::{GitError, GitPoll, GitQuery, GitRepositories, KnownChart},
@@ -58,10 +59,11 @@ pub type ResolveResult = Result<ChartVersion, ResolveError>;
 /// The repositories and registries of a resolver, with its metrics.
 #[derive(Debug)]
 pub struct TestResolver {
-    http: HttpClient,
+    http: Arc<HttpClient>,
     repositories: Repositories,
     registries: Registries,
     git: GitRepositories,
+    buckets: Buckets,
     metrics: Registry,
     charts: ChartFilter,
 }
@@ -115,7 +117,9 @@ impl TestResolver {
         };
         let compute = Compute::default();
         Self {
-            http: HttpClient::new(timeouts, addresses, fetches.clone()).unwrap(),
+            http: HttpClient::new(timeouts, addresses, fetches.clone())
+                .unwrap()
+                .into(),
             repositories: Repositories::new(
                 settings.clone(),
                 limits,
@@ -129,6 +133,13 @@ impl TestResolver {
                 budget.clone(),
                 compute.clone(),
                 &fetches,
+            ),
+            buckets: Buckets::new(
+                settings.clone(),
+                helmops_bucket::Limits::default(),
+                budget.clone(),
+                compute.clone(),
+                fetches.clone(),
             ),
             registries: Registries::new(&settings, budget, compute, fetches),
             metrics,
@@ -311,6 +322,32 @@ impl TestResolver {
         within_deadline(pull.content(reference, id, Vec::new())).await
     }
 
+    /// Polls for a chart in a bucket, with a fresh list.
+    pub async fn bucket(
+        &self,
+        access: &Access,
+        chart: &BucketChart,
+        known: Option<&helmops_bucket::Content>,
+    ) -> Result<BucketPoll, BucketError> {
+        let query = BucketQuery {
+            known,
+            since: Instant::now(),
+            archive: 1 << 20,
+        };
+        self.bucket_query(access, chart, query).await
+    }
+
+    /// Polls for a chart in a bucket.
+    pub async fn bucket_query(
+        &self,
+        access: &Access,
+        chart: &BucketChart,
+        query: BucketQuery<'_>,
+    ) -> Result<BucketPoll, BucketError> {
+        let access = Arc::new(access.clone());
+        within_deadline(self.buckets.poll(&self.http, &access, chart, query)).await
+    }
+
     /// Polls for a chart in a Git repository, with a fresh request.
     pub async fn git(
         &self,
@@ -393,6 +430,8 @@ impl TestResolver {
             "archive",
             "references",
             "pack",
+            "listing",
+            "object",
         ]
         .map(|kind| {
             self.metric(&format!(

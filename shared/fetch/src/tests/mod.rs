@@ -8,6 +8,7 @@ mod server;
 mod addresses;
 mod bodies;
 mod bounds;
+mod bucket;
 mod connections;
 mod credentials;
 mod downloads;
