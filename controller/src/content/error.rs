@@ -209,7 +209,7 @@ mod tests {
                     },
                 ),
                 Reason::ContentQuotaExceeded,
-                "2 KiB, and the charts of namespace team take 255 MiB already, of at most 256 MiB",
+                "2 KiB, and the charts of namespace team take 261120 KiB already, of at most 262144 KiB",
             ),
             (
                 ContentError::Foreign("s-0".to_owned()),

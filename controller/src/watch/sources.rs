@@ -179,16 +179,22 @@ mod tests {
 
     #[test]
     fn the_default_secret_of_a_policy_affects_helmops_without_a_secret() {
-        let helmop = json!({ "metadata": { "namespace": "a", "name": "web" }, "spec": {} });
-        let helmop: Decoded<HelmOp> = serde_json::from_str(&helmop.to_string()).unwrap();
-        let store: ObjectCache<_> = [helmop].into_iter().collect();
+        let git = json!({ "git": { "url": "https://h/n.git", "secretRef": { "name": "git" } } });
+        let helmops = [("web", json!({})), ("git", json!({ "chartSource": git }))];
+        let helmop = |(name, spec): (&str, Value)| -> Decoded<HelmOp> {
+            let object = json!({ "metadata": { "namespace": "a", "name": name }, "spec": spec });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let store: ObjectCache<_> = helmops.into_iter().map(helmop).collect();
         let policy = json!({
             "metadata": { "namespace": "a", "name": "p" },
             "helmOp": { "defaultHelmSecretName": "shared" }
         });
         let policy: Decoded<Policy> = serde_json::from_str(&policy.to_string()).unwrap();
         let policies: PolicyCache = [policy].into_iter().collect();
-        assert_eq!(helmops_naming(&store, &policies, &secret("a", "shared")).len(), 1);
+        let named = |name| helmops_naming(&store, &policies, &secret("a", name));
+        assert_eq!(named("shared"), [key("a", "web")]);
+        assert_eq!(named("git"), [key("a", "git")], "a chart in Git has no default");
         assert_eq!(helmops_naming(&store, &policies, &secret("a", "other")), []);
     }
 

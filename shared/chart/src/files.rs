@@ -25,6 +25,8 @@ const REQUIREMENTS: &str = "requirements.yaml";
 const MAX_DEPTH: usize = 32;
 /// How deep charts may include each other by `file://`.
 const MAX_INCLUDED: usize = 4;
+/// How many folders a chart may include: each is a part of the record of its version.
+const MAX_LOCAL: usize = 32;
 
 /// The files of a chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -212,6 +214,11 @@ impl<T: FileTree> Assembler<'_, T> {
                 .map_err(ChartError::Tree)?
                 .map_err(|cause| problem(format!("but {folder} {cause}")))?;
             self.local.insert(folder.clone(), tree);
+            if self.local.len() > MAX_LOCAL {
+                return Err(problem(format!(
+                    "and with it more than {MAX_LOCAL} folders are included; make fewer charts of them, or commit the folder charts"
+                )));
+            }
             let prefix = format!("{prefix}charts/{}/", dependency.name);
             if let Some(included) = self.add(&folder, &prefix, depth + 1)? {
                 dependency::check(dependency, &included).map_err(problem)?;

@@ -9,6 +9,7 @@ pub fn add(table: &mut Table) {
     for (group, add) in [
         ("chart forms", chart_forms as fn(&mut Table)),
         ("Git", git),
+        ("beside Git", beside_git),
         ("URLs", urls),
         ("tags", tags),
         ("versions", versions),
@@ -28,16 +29,17 @@ pub fn add(table: &mut Table) {
     }
 }
 
+/// A spec with a chart in Git, merged with other fields.
+fn with_git(over: &Value) -> Value {
+    let mut spec = json!({
+        "chartSource": { "git": { "url": "https://h/g/n.git" } },
+        "targets": [{ "clusterSelector": {} }],
+    });
+    json_patch::merge(&mut spec, over);
+    spec
+}
+
 fn git(table: &mut Table) {
-    let spec = |git: Value, over: Value| {
-        let mut spec = json!({
-            "chartSource": { "git": { "url": "https://h/g/n.git" } },
-            "targets": [{ "clusterSelector": {} }],
-        });
-        json_patch::merge(&mut spec["chartSource"]["git"], &git);
-        json_patch::merge(&mut spec, &over);
-        spec
-    };
     for (git, field, reason, words) in [
         (
             json!({ "url": "" }),
@@ -101,8 +103,13 @@ fn git(table: &mut Table) {
         ),
     ] {
         let path = format!("spec.chartSource.git.{field}");
-        table.spec(&spec(git, json!({})), &path, reason, words);
+        let over = json!({ "chartSource": { "git": git } });
+        table.spec(&with_git(&over), &path, reason, words);
     }
+}
+
+/// Nothing else selects a chart.
+fn beside_git(table: &mut Table) {
     for (over, path, reason, word) in [
         (
             json!({ "helm": { "repo": "https://charts.example.com" } }),
@@ -159,7 +166,7 @@ fn git(table: &mut Table) {
             "use Content",
         ),
     ] {
-        table.spec(&spec(json!({}), over), path, reason, &[word]);
+        table.spec(&with_git(&over), path, reason, &[word]);
     }
 }
 

@@ -231,3 +231,55 @@ fn check_secret<'a>(errors: &mut FieldErrors, path: &Path<'_>, source: &'a GitSo
     options::check_name(errors, &name, &reference.name, names::subdomain);
     &reference.name
 }
+
+#[cfg(test)]
+mod tests {
+    use helmops_api::HelmOp;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn questionable_settings_get_a_warning() {
+        let warned = |git: Value, interval: Option<&str>| {
+            let mut source = json!({ "url": "https://h/n.git" });
+            json_patch::merge(&mut source, &git);
+            let spec = json!({ "chartSource": { "git": source }, "pollingInterval": interval });
+            let helmop: HelmOp = serde_json::from_str(&json!({ "spec": spec }).to_string()).unwrap();
+            let found: Vec<_> = warnings(&helmop.spec, helmop.spec.git().unwrap()).collect();
+            found.join("; ")
+        };
+        let commit = "0123456789012345678901234567890123456789";
+        for (git, interval, expected) in [
+            (json!({}), Some("5m"), ""),
+            (json!({}), None, "later commits are not deployed"),
+            (json!({ "ref": { "commit": commit } }), None, ""),
+            (
+                json!({ "ref": { "commit": commit } }),
+                Some("5m"),
+                "spec.pollingInterval: has no effect",
+            ),
+            (
+                json!({ "ref": { "branch": "a", "tag": "b" } }),
+                Some("5m"),
+                "branch has no effect, because tag is set",
+            ),
+            (json!({ "url": "http://h/n" }), Some("5m"), ""),
+            (
+                json!({ "url": "http://h/n", "secretRef": { "name": "access" } }),
+                Some("5m"),
+                "credentials of Secret access are sent unencrypted",
+            ),
+        ] {
+            let found = warned(git.clone(), interval);
+            assert!(
+                if expected.is_empty() {
+                    found.is_empty()
+                } else {
+                    found.contains(expected)
+                },
+                "{git}: {found}"
+            );
+        }
+    }
+}

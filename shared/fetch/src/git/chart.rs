@@ -94,17 +94,19 @@ impl Source<'_> {
 
     async fn compute(&self, work: Work, packs: Vec<Arc<Pack>>) -> Result<Outcome, ChartError> {
         let (compute, mut memory) = (&self.repositories.compute, self.memory());
-        let run = move || {
-            let reserved = memory.reserve(WORKING + work.limit);
-            reserved.map_err(|error| ChartError::Tree(PackError::Memory(error)))?;
-            work.run(packs)
-        };
+        let run = move || work.run(packs, &mut memory);
         compute.on_thread(&self.access.namespace, run).await
     }
 }
 
 impl Work {
-    fn run(self, packs: Vec<Arc<Pack>>) -> Result<Outcome, ChartError> {
+    /// Most checks find the same chart, and take the memory for its folders only.
+    fn run(self, packs: Vec<Arc<Pack>>, memory: &mut impl Meter) -> Result<Outcome, ChartError> {
+        let mut reserve = |bytes| {
+            let reserved = memory.reserve(bytes);
+            reserved.map_err(|error| ChartError::Tree(PackError::Memory(error)))
+        };
+        reserve(CACHE)?;
         let mut objects = Objects::default();
         for pack in packs {
             objects.add(pack);
@@ -115,9 +117,11 @@ impl Work {
         {
             return Ok(Outcome::Same);
         }
+        reserve(WORKING)?;
         match assemble(&mut objects, root, &self.path)? {
             Assembly::Missing(missing) => Ok(Outcome::Missing(missing)),
             Assembly::Complete(files) => {
+                reserve(WORKING + self.limit)?;
                 let packed = pack(&mut objects, *files, self.strategy, self.limit)?;
                 Ok(Outcome::Packed(Box::new(packed)))
             }

@@ -676,7 +676,7 @@ async fn a_secret_of_azure_goes_to_the_server_that_logs_in_and_its_token_to_the_
     );
 }
 
-/// A bucket with `web/Chart.yaml`, as fake-gcs-server lists it.
+/// A bucket with `web/Chart.yaml`, as the JSON API of Google lists it.
 const GCS_LIST: &str = concat!(
     r#"<?xml version="1.0" encoding="UTF-8"?>"#,
     r#"<ListBucketResult xmlns="http://doc.s3.amazonaws.com/2006-03-01"><Name>charts</Name>"#,

@@ -274,6 +274,28 @@ fn subcharts_are_those_in_the_folder_charts() {
 }
 
 #[test]
+fn the_number_of_included_folders_is_limited() {
+    let numbers = 0..33;
+    let dependencies = numbers
+        .clone()
+        .map(|number| format!("- {{name: c{number}, version: 1.0.0, repository: 'file://../c{number}'}}\n"));
+    let declared = format!("{CHART}dependencies:\n{}", dependencies.collect::<String>());
+    let mut files = vec![("web/Chart.yaml".to_owned(), declared)];
+    files.extend(numbers.map(|number| {
+        let chart = format!("name: c{number}\nversion: 1.0.0\n");
+        (format!("c{number}/Chart.yaml"), chart)
+    }));
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, content)| (&**path, &**content))
+        .collect();
+    assert_refused(
+        packed(&files, "web"),
+        &["\"c32\"", "more than 32 folders are included"],
+    );
+}
+
+#[test]
 fn charts_of_the_same_repository_are_included_by_file() {
     let common = "apiVersion: v2\nname: common\nversion: 2.1.0\ntype: library\n";
     let declared = with_dependency("common", "^2", "file://../lib/common");

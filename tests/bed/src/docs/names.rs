@@ -20,7 +20,8 @@ const REFERENCE: [&str; 6] = [
 const REASONS: &str = "docs/reasons.md";
 
 /// Names in backticks that are not reasons: a header, and states that Fleet's agent reports.
-const NOT_REASONS: [&str; 7] = [
+const NOT_REASONS: [&str; 8] = [
+    "ChartVersion",
     "CreateReplace",
     "ETag",
     "ErrApplied",
