@@ -32,7 +32,7 @@ pub mod wire;
 
 pub use self::{
     limits::Limits,
-    location::{Location, LocationError, SshLocation},
+    location::{GIT_PREFIX, Location, LocationError, SshLocation},
     object::{ObjectFormat, ObjectId, ObjectKind},
     pack::{CACHE, Objects, Pack, PackError},
     reference::{Reference, ReferenceError, ReferenceFields, SelectError, Selected},

@@ -3,6 +3,8 @@
 use thiserror::Error;
 use url::Url;
 
+/// What the URL of a Git repository begins with in records, Bundles and messages, so that it is no Helm repository.
+pub const GIT_PREFIX: &str = "git+";
 /// The user of repositories on Git servers.
 const GIT_USER: &str = "git";
 /// The port of SSH.
@@ -97,7 +99,7 @@ impl Location {
                 let path = url.path().trim_end_matches('/');
                 let host = url.host_str().unwrap_or_default();
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                format!("git+{}://{host}{port}{path}", url.scheme())
+                format!("{GIT_PREFIX}{}://{host}{port}{path}", url.scheme())
             }
             Self::Ssh(SshLocation {
                 user,
@@ -114,13 +116,16 @@ impl Location {
                     SSH_PORT => String::new(),
                     port => format!(":{port}"),
                 };
-                // Git servers have one user, for whom both forms of a path lead to the same repository.
+                // Git servers have one user, and both forms of a path lead to the same repository.
                 let (user, home) = match (&**user, path.starts_with('/')) {
                     (GIT_USER, _) => (String::new(), ""),
                     (user, true) => (format!("{user}@"), ""),
                     (user, false) => (format!("{user}@"), "~/"),
                 };
-                format!("git+ssh://{user}{host}{port}/{home}{}", path.trim_matches('/'))
+                format!(
+                    "{GIT_PREFIX}ssh://{user}{host}{port}/{home}{}",
+                    path.trim_matches('/')
+                )
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use helmops_git::GIT_PREFIX;
 use helmops_model::chart::{
     location::{self, without_credentials},
     registry::{
@@ -12,9 +13,6 @@ use helmops_model::chart::{
     url as go_url,
 };
 use url::{ParseError, Url};
-
-/// What the URL of a Git repository begins with.
-const GIT: &str = "git+";
 
 /// A text that identifies the origin of a chart, or the chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +101,7 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
 /// The repository as records have it: its URL is compared as that of a Helm repository, but with `git+` before it, so that a pattern for
 /// Helm repositories allows no Git repository.
 fn git(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
-    let url = repo.strip_prefix(GIT).unwrap_or(repo);
+    let url = repo.strip_prefix(GIT_PREFIX).unwrap_or(repo);
     if let Some((_, path)) = url
         .strip_prefix("ssh://")
         .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
@@ -114,7 +112,7 @@ fn git(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
             Ok(vec![repo.into()])
         };
     }
-    let prefixed = |text: &str| format!("{GIT}{text}");
+    let prefixed = |text: &str| format!("{GIT_PREFIX}{text}");
     let candidates = location(url)?.into_iter().map(|candidate| Candidate {
         text: prefixed(&candidate.text).into(),
         with_slashes: candidate.with_slashes.as_deref().map(prefixed),

@@ -1,7 +1,6 @@
 //! Where a chart comes from: the forms of `repo` and `chart`.
 
-/// What the URL of a Git repository begins with, in records and Bundles.
-const GIT: &str = "git+";
+use helmops_git::GIT_PREFIX;
 
 /// The source of a chart, by form alone: its URL is not validated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +53,7 @@ impl<'a> ChartSource<'a> {
             Self::Archive { url: chart }
         } else if is_oci(repo) {
             Self::Oci { repo }
-        } else if repo.starts_with(GIT) {
+        } else if repo.starts_with(GIT_PREFIX) {
             Self::Git { repo, path: chart }
         } else {
             Self::Repository { repo, chart }

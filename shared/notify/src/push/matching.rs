@@ -1,9 +1,9 @@
 //! Which HelmOps follow a repository.
 
-use helmops_git::Location;
+use helmops_git::{GIT_PREFIX, Location};
 use helmops_model::chart::{registry::reference::Reference, source::ChartSource, url::Url};
 
-use super::repository::{GIT, host_and_path, without_git_suffix};
+use super::repository::{host_and_path, without_git_suffix};
 
 /// A repository that a HelmOp follows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ impl Followed {
             return true;
         }
         let repository = repository.to_ascii_lowercase();
-        match (repository.strip_prefix(GIT), self.is_git) {
+        match (repository.strip_prefix(GIT_PREFIX), self.is_git) {
             (Some(repository), true) => self.has_name(without_git_suffix(repository)),
             (Some(_), false) => false,
             // What is below a project of a registry is no Git repository.

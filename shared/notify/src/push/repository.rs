@@ -1,15 +1,13 @@
 //! What a push announces, and the names of repositories.
 
 use bounded_text::cut;
+use helmops_git::GIT_PREFIX;
 
 /// Bytes of the name of a repository that are kept. Registries allow 255 for a path, and a host has at most 253.
 const MAX_REPOSITORY: usize = 512;
 
 /// Bytes of a tag that are kept: registries allow 128.
 const MAX_TAG: usize = 128;
-
-/// What the name of a Git repository begins with. Nothing else is polled for it.
-pub(super) const GIT: &str = "git+";
 
 /// A push: the repository, and the tag or version if it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +54,7 @@ impl Announcement {
     /// HelmOps may use a name of the cluster, another host for SSH, or a prefix such as `/scm`.
     pub(super) fn of_git(path: &str, reference: &str) -> Option<Self> {
         Some(Self {
-            repository: format!("{GIT}*/{}", without_git_suffix(&name(path)?)),
+            repository: format!("{GIT_PREFIX}*/{}", without_git_suffix(&name(path)?)),
             tag: tag_of(reference.strip_prefix("refs/tags/").unwrap_or_default()),
         })
     }
