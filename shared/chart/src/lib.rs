@@ -19,6 +19,7 @@ mod ignore;
 mod locate;
 mod metadata;
 mod path;
+mod step;
 mod tree;
 
 pub use self::{
@@ -27,5 +28,6 @@ pub use self::{
     error::ChartError,
     files::{Assembly, ChartFiles, assemble},
     path::{ChartPath, ChartPathError},
+    step::{MAX_STEPS, PackRequest, Step},
     tree::{Entry, EntryKind, FileError, FileTree},
 };

@@ -5,35 +5,12 @@ use std::collections::BTreeMap;
 use helm_archive::Limits as ArchiveLimits;
 use helm_index::Meter;
 use helmops_bucket::{BucketFiles, BucketFilesError, ChartError, ContentId};
-use helmops_chart::{Assembly, ChartPath, Strategy, as_is, assemble, pack};
+use helmops_chart::{ChartPath, MAX_STEPS, PackRequest, Step, Strategy, as_is};
 
-use super::{
-    Arc, BucketError, BucketFolders, BucketPoll, BucketQuery, Content, Operation, PackedChart, Source,
-};
+use super::{Arc, BucketError, BucketFolders, BucketPoll, BucketQuery, Content, Operation, Source};
 
-/// Steps for one chart: the objects of it, and of those that it includes and that include others, each after its `.helmignore`, and the last
-/// one when all are there.
-const MAX_STEPS: usize = 11;
 /// Bytes that are in use while a chart is packed, besides its objects and its archive.
 const WORKING: usize = 2 << 20;
-
-/// What is done with the objects of a chart.
-#[derive(Clone)]
-struct Work {
-    files: BucketFiles,
-    root: ContentId,
-    path: ChartPath,
-    strategy: Strategy,
-    known: Option<Content>,
-    limit: usize,
-}
-
-/// What the objects of a chart are.
-enum Outcome {
-    Same,
-    Packed(Box<PackedChart>),
-    Missing(Vec<ContentId>),
-}
 
 impl Source<'_> {
     /// The chart in a folder, unless it is the same as before.
@@ -45,9 +22,8 @@ impl Source<'_> {
     ) -> Result<BucketPoll, BucketError> {
         let folders = self.folders(None, query.since).await?;
         let limit = self.buckets.limits.object;
-        let mut work = Work {
-            files: BucketFiles::new(Arc::clone(&folders), limit),
-            root: folders.root(),
+        let mut files = BucketFiles::new(Arc::clone(&folders), limit);
+        let request = PackRequest {
             path: path.clone(),
             strategy,
             known: query.known.cloned(),
@@ -58,13 +34,13 @@ impl Source<'_> {
         let mut total = 0;
         for _ in 0..MAX_STEPS {
             let outcome = self
-                .compute(work.clone())
+                .compute(request.clone(), folders.root(), files.clone())
                 .await
                 .map_err(|source| self.chart_error(source))?;
             let missing = match outcome {
-                Outcome::Same => return Ok(BucketPoll::SameContent),
-                Outcome::Packed(packed) => return Ok(BucketPoll::Changed(packed)),
-                Outcome::Missing(missing) => missing,
+                Step::Same => return Ok(BucketPoll::SameContent),
+                Step::Packed(packed) => return Ok(BucketPoll::Changed(packed)),
+                Step::Missing(missing) => missing,
             };
             total += size(&folders, &missing);
             if total > ArchiveLimits::HELM.total {
@@ -75,7 +51,7 @@ impl Source<'_> {
             }
             let bytes = usize::try_from(total).unwrap_or(usize::MAX);
             memory.reserve(bytes).map_err(|_| BucketError::Memory)?;
-            self.fetch(&folders, missing, &mut work.files).await?;
+            self.fetch(&folders, missing, &mut files).await?;
         }
         Err(BucketError::MissingObjects {
             bucket: self.location.shown(),
@@ -140,12 +116,18 @@ impl Source<'_> {
         Ok(())
     }
 
-    async fn compute(&self, work: Work) -> Result<Outcome, ChartError> {
+    async fn compute(
+        &self,
+        request: PackRequest<ContentId>,
+        root: ContentId,
+        mut files: BucketFiles,
+    ) -> Result<Step<ContentId>, ChartError> {
         let mut memory = self.memory();
         let run = move || {
-            let reserved = memory.reserve(WORKING + work.limit);
-            reserved.map_err(|_| ChartError::Tree(BucketFilesError::Memory))?;
-            work.run()
+            request.step(&mut files, root, |archive| {
+                let reserved = memory.reserve(WORKING + archive);
+                reserved.map_err(|_| BucketFilesError::Memory)
+            })
         };
         self.buckets.compute.on_thread(&self.access.namespace, run).await
     }
@@ -161,21 +143,4 @@ impl Source<'_> {
 fn size(folders: &BucketFolders, wanted: &[ContentId]) -> u64 {
     let objects = wanted.iter().filter_map(|id| folders.object(*id));
     objects.map(|object| object.size).sum()
-}
-
-impl Work {
-    fn run(mut self) -> Result<Outcome, ChartError> {
-        if let Some(known) = &self.known
-            && known.is_same_in(&mut self.files, self.root, &self.path)?
-        {
-            return Ok(Outcome::Same);
-        }
-        match assemble(&mut self.files, self.root, &self.path)? {
-            Assembly::Missing(missing) => Ok(Outcome::Missing(missing)),
-            Assembly::Complete(chart) => {
-                let packed = pack(&mut self.files, *chart, self.strategy, self.limit)?;
-                Ok(Outcome::Packed(Box::new(packed)))
-            }
-        }
-    }
 }

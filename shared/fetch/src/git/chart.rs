@@ -1,39 +1,16 @@
 //! The chart in a commit: whether it has changed, and its archive.
 
 use helm_index::Meter;
-use helmops_git::{
-    CACHE, Objects, PackError,
-    chart::{Assembly, ChartError, assemble, pack},
-};
+use helmops_chart::{MAX_STEPS, PackRequest, Step};
+use helmops_git::{CACHE, Objects, PackError, chart::ChartError};
 
 use super::{
-    Arc, ChartPath, Content, FetchRequest, GitChart, GitError, GitPoll, GitQuery, ObjectId, Pack,
-    PackedChart, ReadMemory, Selected, Source, Strategy, trees::TreePack,
+    Arc, FetchRequest, GitChart, GitError, GitPoll, GitQuery, ObjectId, Pack, ReadMemory, Selected, Source,
+    trees::TreePack,
 };
-
-/// Steps for one chart: the files of it, and of those that it includes and that include others, each after its `.helmignore`, and the last
-/// one when all are there.
-const MAX_STEPS: usize = 11;
 
 /// Bytes that are in use while a chart is packed, besides its packs and its archive: decompressed objects, and a folder and a file.
 const WORKING: usize = CACHE + (8 << 20);
-
-/// What is done with the packs of a chart.
-#[derive(Clone)]
-struct Work {
-    path: ChartPath,
-    commit: ObjectId,
-    strategy: Strategy,
-    known: Option<Content>,
-    limit: usize,
-}
-
-/// What the packs of a chart contain.
-enum Outcome {
-    Same,
-    Packed(Box<PackedChart>),
-    Missing(Vec<ObjectId>),
-}
 
 impl Source<'_> {
     /// The chart in a commit, unless it is the same as before.
@@ -44,9 +21,8 @@ impl Source<'_> {
         trees: Arc<TreePack>,
         query: GitQuery<'_>,
     ) -> Result<GitPoll, GitError> {
-        let work = Work {
+        let request = PackRequest {
             path: chart.path.clone(),
-            commit: selected.commit,
             strategy: chart.strategy,
             known: query.known.map(|known| known.content.clone()),
             limit: query.archive,
@@ -61,11 +37,14 @@ impl Source<'_> {
         let mut memory = Vec::new();
         let mut is_without_files = trees.is_without_files;
         for _ in 0..MAX_STEPS {
-            let outcome = self.compute(work.clone(), packs.clone()).await.map_err(failed)?;
+            let outcome = self
+                .compute(request.clone(), selected.commit, packs.clone())
+                .await
+                .map_err(failed)?;
             let missing = match outcome {
-                Outcome::Same => return Ok(GitPoll::SameContent(selected)),
-                Outcome::Packed(packed) => return Ok(GitPoll::Changed(selected, packed)),
-                Outcome::Missing(missing) => missing,
+                Step::Same => return Ok(GitPoll::SameContent(selected)),
+                Step::Packed(packed) => return Ok(GitPoll::Changed(selected, packed)),
+                Step::Missing(missing) => missing,
             };
             if !is_without_files {
                 break;
@@ -92,39 +71,23 @@ impl Source<'_> {
         Ok((pack, memory))
     }
 
-    async fn compute(&self, work: Work, packs: Vec<Arc<Pack>>) -> Result<Outcome, ChartError> {
+    async fn compute(
+        &self,
+        request: PackRequest<ObjectId>,
+        commit: ObjectId,
+        packs: Vec<Arc<Pack>>,
+    ) -> Result<Step<ObjectId>, ChartError> {
         let (compute, mut memory) = (&self.repositories.compute, self.memory());
-        let run = move || work.run(packs, &mut memory);
-        compute.on_thread(&self.access.namespace, run).await
-    }
-}
-
-impl Work {
-    /// Most checks find the same chart, and take the memory for its folders only.
-    fn run(self, packs: Vec<Arc<Pack>>, memory: &mut impl Meter) -> Result<Outcome, ChartError> {
-        let mut reserve = |bytes| {
-            let reserved = memory.reserve(bytes);
-            reserved.map_err(|error| ChartError::Tree(PackError::Memory(error)))
-        };
-        reserve(CACHE)?;
-        let mut objects = Objects::default();
-        for pack in packs {
-            objects.add(pack);
-        }
-        let root = objects.root(self.commit).map_err(ChartError::Tree)?;
-        if let Some(known) = &self.known
-            && known.is_same_in(&mut objects, root, &self.path)?
-        {
-            return Ok(Outcome::Same);
-        }
-        reserve(WORKING)?;
-        match assemble(&mut objects, root, &self.path)? {
-            Assembly::Missing(missing) => Ok(Outcome::Missing(missing)),
-            Assembly::Complete(files) => {
-                reserve(WORKING + self.limit)?;
-                let packed = pack(&mut objects, *files, self.strategy, self.limit)?;
-                Ok(Outcome::Packed(Box::new(packed)))
+        let run = move || {
+            let mut reserve = |bytes| memory.reserve(bytes).map_err(PackError::Memory);
+            reserve(CACHE).map_err(ChartError::Tree)?;
+            let mut objects = Objects::default();
+            for pack in packs {
+                objects.add(pack);
             }
-        }
+            let root = objects.root(commit).map_err(ChartError::Tree)?;
+            request.step(&mut objects, root, |archive| reserve(WORKING + archive))
+        };
+        compute.on_thread(&self.access.namespace, run).await
     }
 }

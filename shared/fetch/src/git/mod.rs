@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Instant};
 use helmops_fair::ByteBudget;
 use helmops_git::{
     GitChart, Limits, Location, ObjectId, Pack, Reference, Selected,
-    chart::{ChartPath, Content, PackedChart, Strategy},
+    chart::{Content, PackedChart},
     wire::{Advertisement, Capabilities, FetchRequest, ReferenceQuery, References},
 };
 use helmops_runtime::compute::Compute;
