@@ -123,7 +123,7 @@ impl HelmOpFetcher<'_> {
     /// # Errors
     /// If the repository cannot be read.
     pub async fn list(&mut self, request: &ChartRequest<'_>) -> Result<ChartExplanation, FetchFailure> {
-        if request.git.is_some() {
+        if request.packed.is_some() {
             // There is none, and no reason to read the Secret.
             return Ok(ChartExplanation::default());
         }

@@ -5,7 +5,7 @@ use helmops_core::{
     admit::ValidHelmOp,
     bundle::{RequestedChart, RequestedCharts},
 };
-use helmops_fetch::{GitChartError, GitError, ResolveError};
+use helmops_fetch::ResolveError;
 use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource, url},
     reason::Reason,
@@ -56,7 +56,7 @@ impl Version {
 /// The commit in the URL of a recorded version, if that is one of a Git repository.
 pub fn commit_of(url: &str) -> Option<&str> {
     let (repo, commit) = url.rsplit_once('#')?;
-    matches!(ChartSource::of(repo, ""), ChartSource::Git { .. }).then_some(commit)
+    matches!(ChartSource::of(repo, ""), ChartSource::Packed { .. }).then_some(commit)
 }
 
 impl From<&ChartVersion> for Version {
@@ -109,18 +109,16 @@ impl ChartId {
     ) -> Self {
         let is =
             |other: Option<&RequestedChart<'_, '_>>| other.is_some_and(|other| other.lookup == chart.lookup);
-        let git = chart.request.git.as_ref();
-        let field = if git.is_some() {
-            "spec.chartSource.git"
-        } else {
-            "spec.helm"
-        };
-        let main = is(charts.main()).then(|| field.to_owned());
+        let packed = chart.request.packed.as_ref();
+        let main = is(charts.main()).then(|| match packed {
+            Some(packed) => format!("spec.chartSource.{}", packed.source.field()),
+            None => "spec.helm".to_owned(),
+        });
         let fields = (0..valid.targets.len())
-            .filter(|&target| git.is_none() && is(charts.of_target(target)))
+            .filter(|&target| packed.is_none() && is(charts.of_target(target)))
             .map(|target| format!("spec.targets[{target}].helm"));
         Self {
-            repo: git.map_or_else(|| url::redacted(chart.request.repo), |git| git.repo.clone()),
+            repo: packed.map_or_else(|| url::redacted(chart.request.repo), |packed| packed.repo.clone()),
             chart: chart.lookup.chart.clone(),
             requested: chart.lookup.constraint.clone(),
             fields: match origin {
@@ -178,7 +176,7 @@ pub fn archives(valid: &ValidHelmOp<'_>) -> Vec<String> {
     let mut archives: Vec<_> = requests
         .filter_map(|request| match request.source() {
             ChartSource::Archive { url } => Some(url::redacted(url)),
-            ChartSource::Oci { .. } | ChartSource::Repository { .. } | ChartSource::Git { .. } => None,
+            ChartSource::Oci { .. } | ChartSource::Repository { .. } | ChartSource::Packed { .. } => None,
         })
         .collect();
     archives.sort();
@@ -215,13 +213,12 @@ pub fn failure(error: &FetchFailure, origin: Origin, helmop: &HelmOp) -> Failure
     };
     let (message, reason) = (one_line(&error.to_string()), error.reason());
     match error {
-        ResolveError::Secret(_) | ResolveError::Git(GitChartError::Secret(_)) => {
+        ResolveError::Secret(_) => Failure::unable(message).with_hint(explain(reason)),
+        ResolveError::Packed(error) if error.is_of_secret() => {
             Failure::unable(message).with_hint(explain(reason))
         }
-        // The repository was read: it has no such commit, or no such chart.
-        ResolveError::Git(GitChartError::Git(GitError::Select { .. } | GitError::Chart { .. })) => {
-            not_selected(error)
-        }
+        // The source was read: it has no such commit, or no such chart.
+        ResolveError::Packed(cause) if cause.is_of_selection() => not_selected(error),
         error if error.is_of_selection() => not_selected(error),
         _ => {
             let hint = match reason {

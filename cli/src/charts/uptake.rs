@@ -62,8 +62,8 @@ impl UptakeInput<'_> {
             return Some(message(false, "already: it is the recorded version"));
         }
         if chart.holds(recorded, selected) {
-            let held = if chart.request.git.is_some() {
-                "never: the chart has changed without another version in its Chart.yaml; spec.chartSource.git.reconcileStrategy: Revision takes it"
+            let held = if chart.request.packed.is_some() {
+                "never: the chart has changed without another version in its Chart.yaml; reconcileStrategy: Revision in spec.chartSource takes it"
             } else {
                 "never: it was published again with another content, and what is recorded stays; spec.onDigestChange: Follow takes it"
             };

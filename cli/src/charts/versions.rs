@@ -76,7 +76,7 @@ pub async fn run(
     let mut of_git = Vec::new();
     for (chart, list) in charts.as_slice().iter().zip(&lists) {
         let id = ChartId::of(chart, &charts, &valid, subject.origin);
-        if chart.request.git.is_some() {
+        if chart.request.packed.is_some() {
             of_git.push(without_list(
                 &id,
                 chart.version.as_ref().map(Version::from).as_ref(),

@@ -119,7 +119,7 @@ fn names(repo: &str, chart: &str) -> (String, String) {
             let name = repo.trim_end_matches('/').rsplit('/').next();
             (url::redacted(repo), name.unwrap_or_default().to_owned())
         }
-        ChartSource::Repository { repo, chart } | ChartSource::Git { repo, path: chart } => {
+        ChartSource::Repository { repo, chart } | ChartSource::Packed { repo, path: chart } => {
             (url::redacted(repo), chart.to_owned())
         }
     }

@@ -193,7 +193,7 @@ async fn old_enough(
         let request = ChartRequest {
             repo: chart.request.repo,
             chart: chart.request.chart,
-            git: None,
+            packed: None,
             version: exact,
             on_digest_change: chart.request.on_digest_change,
         };

@@ -157,9 +157,31 @@ impl HelmOpSpec {
         self.chart_source.as_ref().map_or("", |source| &source.deliver)
     }
 
+    /// The source in `spec.chartSource` of a chart that the controller packs; `None` for one in a repository or a registry.
+    pub fn packed(&self) -> Option<PackedChartSource<'_>> {
+        let source = self.chart_source.as_ref()?;
+        source.git.as_deref().map(PackedChartSource::Git)
+    }
+
     /// `spec.chartSource.git`.
     pub fn git(&self) -> Option<&GitSource> {
         self.chart_source.as_ref()?.git.as_deref()
+    }
+}
+
+/// Where the files of a chart are that the controller packs.
+#[derive(Clone, Copy, Debug)]
+pub enum PackedChartSource<'a> {
+    /// `spec.chartSource.git`.
+    Git(&'a GitSource),
+}
+
+impl<'a> PackedChartSource<'a> {
+    /// The name of the Secret with the access; empty for none.
+    pub fn secret_name(self) -> &'a str {
+        match self {
+            Self::Git(source) => source.secret_name(),
+        }
     }
 }
 

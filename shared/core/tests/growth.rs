@@ -66,7 +66,7 @@ fn helmop(targets: usize) -> HelmOp {
 fn valid(helmop: &HelmOp) -> ValidHelmOp<'_> {
     let helm = helmop.spec.bundle.options.helm.as_ref().unwrap();
     let request = |version| ChartRequest {
-        git: None,
+        packed: None,
         repo: &helm.repo,
         chart: &helm.chart,
         version: VersionRequest::parse(version).unwrap(),

@@ -307,7 +307,7 @@ pub fn chart_origin(source: ChartSource<'_>, plain_http: bool) -> String {
         ChartSource::Archive { url: repo }
         | ChartSource::Oci { repo }
         | ChartSource::Repository { repo, .. }
-        | ChartSource::Git { repo, .. } => repository_origin(repo, plain_http),
+        | ChartSource::Packed { repo, .. } => repository_origin(repo, plain_http),
     }
 }
 

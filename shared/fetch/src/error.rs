@@ -6,7 +6,7 @@ use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classified};
 use thiserror::Error;
 
-use super::{git::GitChartError, oci::RegistryError, repository::RepositoryError, secret::SecretError};
+use super::{oci::RegistryError, packed::PackedError, repository::RepositoryError, secret::SecretError};
 
 /// Why no version could be resolved.
 #[derive(Debug, Error)]
@@ -20,9 +20,9 @@ pub enum ResolveError {
     /// An OCI registry could not be read, or has no matching version.
     #[error(transparent)]
     Registry(RegistryError),
-    /// A Git repository could not be read, or has no such chart.
+    /// A chart could not be packed from its files.
     #[error(transparent)]
-    Git(GitChartError),
+    Packed(PackedError),
     /// All resolutions of the HelmOp together took too long.
     #[error(
         "resolving the charts of this HelmOp took longer than {} s in total; check the server and the network, or \
@@ -51,7 +51,7 @@ impl ClassifiedError for ResolveError {
             Self::Secret(error) => error.classify(),
             Self::Repository(error) => error.classify(),
             Self::Registry(error) => error.classify(),
-            Self::Git(error) => error.classify(),
+            Self::Packed(error) => error.classify(),
             Self::Deadline { .. } => classified(Reason::Timeout, Class::TRANSIENT),
         }
     }

@@ -25,6 +25,7 @@ mod http;
 mod login;
 mod metrics;
 mod oci;
+mod packed;
 mod permits;
 mod poll;
 mod repository;
@@ -40,7 +41,6 @@ use std::{
 
 use helmops_api::HelmOp;
 use helmops_fair::{ByteBudget, Deadline, DeadlineExceeded, Reservation, deadline::excluded};
-use helmops_git::{GitChart, Location};
 use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion, source::ChartSource};
 use helmops_runtime::{compute::Compute, error_class::ClassifiedError};
 use kube::Client;
@@ -61,18 +61,19 @@ use self::{
 pub use self::{
     args::{AddressArgs, AddressArgsError},
     bounds::MemoryBounds,
-    bucket::{BucketChart, BucketChartError, BucketError, BucketPoll, BucketQuery},
+    bucket::{BucketChart, BucketError, BucketPoll, BucketQuery},
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,
     explain::{ChartExplanation, JudgedVersion, Listed, ListedVersion, Listing},
-    git::{GitChartError, GitError, HostKeyError, SshProblem},
+    git::{GitError, HostKeyError, SshProblem},
     http::Limits,
     http::{
         Addresses, CaCertificate, Cidr, CidrError, Exchange, ExchangeError, ExchangeRequest,
         ExchangeResponse, PostError, PostRequest, Poster, ProxyConfig, TlsConfig,
     },
     metrics::{FetchMetrics, ResolutionMetrics, resolution_failures},
+    packed::PackedError,
     poll::{DeployedChart, Polled},
     repository::{ChartInterest, LIMITS as INDEX_LIMITS, normalized_index_url},
     secret::{AccessSource, SecretError, ca_bundle},
@@ -340,7 +341,7 @@ impl ChartResolver<'_> {
         } = *self;
         let access = self.access().await.map_err(ResolveError::Secret)?;
         match request.source() {
-            ChartSource::Archive { .. } | ChartSource::Git { .. } => Ok(None),
+            ChartSource::Archive { .. } | ChartSource::Packed { .. } => Ok(None),
             ChartSource::Oci { repo } => {
                 let registries = &resolver.registries;
                 let chart = registries
@@ -394,8 +395,8 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
-        if let Some(git) = &request.git {
-            return self.git_archive(&git.chart, version, limit, output).await;
+        if let Some(packed) = &request.packed {
+            return self.packed_archive(packed, version, limit, output).await;
         }
         let sources = Sources {
             http: &resolver.http,
@@ -437,8 +438,8 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
-        if let Some(git) = &request.git {
-            return Ok(Polled::from(self.git_version(&git.chart, deployed).await));
+        if let Some(packed) = &request.packed {
+            return Ok(Polled::from(self.packed_version(packed, deployed).await));
         }
         let access = self.access().await.map_err(ResolveError::Secret)?;
         let query = PollQuery {
@@ -446,7 +447,7 @@ impl ChartResolver<'_> {
             deployed: deployed.version.map_or("", |version| &version.version),
         };
         Ok(match request.source() {
-            ChartSource::Archive { .. } | ChartSource::Git { .. } => {
+            ChartSource::Archive { .. } | ChartSource::Packed { .. } => {
                 Polled::from(Ok(ChartVersion::default()))
             }
             ChartSource::Oci { repo } => {
@@ -481,13 +482,13 @@ impl ChartResolver<'_> {
         let Self {
             resolver, context, ..
         } = *self;
-        if let Some(git) = &request.git {
-            return self.git_version(&git.chart, DeployedChart::default()).await;
+        if let Some(packed) = &request.packed {
+            return self.packed_version(packed, DeployedChart::default()).await;
         }
         let access = self.access().await.map_err(ResolveError::Secret)?;
         match request.source() {
             // An archive has no versions, and is never resolved.
-            ChartSource::Archive { .. } | ChartSource::Git { .. } => Ok(ChartVersion::default()),
+            ChartSource::Archive { .. } | ChartSource::Packed { .. } => Ok(ChartVersion::default()),
             ChartSource::Oci { repo } => resolver
                 .registries
                 .version(&resolver.http, access, repo, &request.version, context.since)
@@ -507,56 +508,6 @@ impl ChartResolver<'_> {
                 .map_err(ResolveError::Repository),
         }
     }
-
-    async fn git_version(
-        &mut self,
-        chart: &GitChart,
-        deployed: DeployedChart<'_>,
-    ) -> Result<ChartVersion, ResolveError> {
-        let Self {
-            resolver, context, ..
-        } = *self;
-        let access = self.access().await;
-        let access = access.map_err(|error| ResolveError::Git(GitChartError::Secret(error)))?;
-        let version = Box::pin(
-            resolver
-                .git
-                .version(&resolver.http, access, chart, deployed, context.since),
-        )
-        .await;
-        version.map_err(|error| ResolveError::Git(GitChartError::Git(error)))
-    }
-
-    async fn git_archive<W: Write + Send + 'static>(
-        &mut self,
-        chart: &GitChart,
-        version: &ChartVersion,
-        limit: u64,
-        mut output: W,
-    ) -> Result<Downloaded<W>, DownloadError> {
-        let resolver = self.resolver;
-        let access = self
-            .access()
-            .await
-            .map_err(GitChartError::Secret)
-            .map_err(DownloadError::Git)?;
-        let archive = Box::pin(
-            resolver
-                .git
-                .archive(&resolver.http, access, chart, version, limit),
-        );
-        let packed = archive
-            .await
-            .map_err(GitChartError::Git)
-            .map_err(DownloadError::Git)?;
-        output.write_all(&packed.archive).map_err(DownloadError::Write)?;
-        Ok(Downloaded {
-            output,
-            sha256: packed.digest,
-            bytes: packed.archive.len() as u64,
-            url: version.url.clone(),
-        })
-    }
 }
 
 async fn read_access(
@@ -567,8 +518,8 @@ async fn read_access(
 ) -> Result<(Access, Reservation), SecretError> {
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     let own = ca_bundle(&helmop.spec.ca_bundle, OWN_CA_BUNDLE);
-    let (secret, server) = match &chart.git {
-        Some(git) => (&git.secret, Server::Git),
+    let (secret, server) = match &chart.packed {
+        Some(packed) => (&packed.secret, packed::server(&packed.source)),
         None => (&helmop.spec.helm_secret_name, Server::Charts),
     };
     let source = AccessSource {
@@ -584,12 +535,9 @@ async fn read_access(
     };
     // Waits for the API server do not count for the deadline either.
     let (mut access, memory) = excluded(resolver.access_to(context.client, source, server)).await?;
-    access.origin = match &chart.git {
+    access.origin = match &chart.packed {
         None => access::repository_origin(chart.repo, access.plain_http),
-        Some(git) => match &git.chart.location {
-            Location::Http(url) => access::repository_origin(url.as_str(), false),
-            Location::Ssh(_) => String::new(),
-        },
+        Some(packed) => packed::origin(&packed.source),
     };
     Ok((access, memory))
 }

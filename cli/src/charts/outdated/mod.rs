@@ -273,7 +273,7 @@ async fn charts_of(
     for chart in charts.as_slice() {
         let recorded = chart.version.as_ref().map(|version| version.version.clone());
         let id = ChartId::of(chart, &charts, valid, Origin::Cluster);
-        if chart.request.git.is_some() {
+        if chart.request.packed.is_some() {
             let selection = fetcher.explain(chart.request).await;
             let selected = selection.and_then(|selection| {
                 let selected = selection.selected;

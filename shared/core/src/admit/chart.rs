@@ -75,7 +75,7 @@ pub fn check_delivery<'r>(
     mut charts: impl Iterator<Item = &'r ChartRequest<'r>>,
 ) -> Delivery {
     let (path, text) = (chart_source.field("deliver"), spec.deliver());
-    if spec.git().is_some() && matches!(text, "" | "Content") {
+    if spec.packed().is_some() && matches!(text, "" | "Content") {
         return Delivery::Content;
     }
     let Some(delivery) = Delivery::parse(text) else {
@@ -83,8 +83,8 @@ pub fn check_delivery<'r>(
         errors.invalid(&path, Reason::InvalidDelivery, text, detail);
         return Delivery::default();
     };
-    if spec.git().is_some() {
-        let detail = "agents fetch nothing from a Git repository (spec.chartSource.git); use Content, or remove deliver";
+    if spec.packed().is_some() {
+        let detail = "only the controller reads the source of this chart, so agents cannot fetch it; use Content, or remove deliver";
         errors.invalid(&path, Reason::InvalidDelivery, text, detail);
     }
     let is_archive = |chart: &ChartRequest<'_>| matches!(chart.source(), ChartSource::Archive { .. });
@@ -196,7 +196,7 @@ impl<'a> ChartFields<'a> {
         ChartRequest {
             repo,
             chart,
-            git: None,
+            packed: None,
             version,
             on_digest_change: None,
         }
@@ -314,7 +314,7 @@ fn check_url(errors: &mut FieldErrors, path: &Path<'_>, source: ChartSource<'_>)
     let (field, text, problem) = match source {
         ChartSource::Archive { url } => ("chart", url, url_problem(url, &["https", "http", "oci"])),
         ChartSource::Oci { repo } => ("repo", repo, url_problem(repo, &["oci"])),
-        ChartSource::Repository { repo, .. } | ChartSource::Git { repo, .. } => {
+        ChartSource::Repository { repo, .. } | ChartSource::Packed { repo, .. } => {
             ("repo", repo, url_problem(repo, &["https", "http"]))
         }
     };

@@ -1,21 +1,20 @@
 //! A chart in a Git repository: `spec.chartSource.git`.
 
-use helmops_api::{GitSource, HelmOpSpec, HelmOptions};
-use helmops_git::{
-    GitChart, Location, Reference, ReferenceError, ReferenceFields,
-    chart::{ChartPath, Strategy},
-};
+use helmops_api::{GitSource, HelmOpSpec};
+use helmops_git::{GitChart, Location, Reference, ReferenceError, ReferenceFields, chart::ChartPath};
 use helmops_model::{
-    chart::{request::GitRequest, url},
+    chart::{
+        request::{PackedRequest, PackedSource},
+        url,
+    },
     reason::Reason,
-    validation::{FieldErrors, Path, names},
+    validation::{FieldErrors, Path},
 };
 
-use super::options;
-use crate::poll;
+use super::packed;
 
 /// Checks the source of a chart; `None` if it is invalid.
-pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> Option<GitRequest> {
+pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> Option<PackedRequest> {
     let location = check_url(errors, &path.field("url"), &source.url);
     let reference = check_reference(errors, &path.field("ref"), source);
     let folder = ChartPath::parse(&source.path)
@@ -24,67 +23,23 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> O
             errors.invalid(&path, Reason::InvalidChartName, &source.path, error.to_string());
         })
         .ok();
-    let strategy = check_strategy(
+    let strategy = packed::check_strategy(
         errors,
         &path.field("reconcileStrategy"),
         &source.reconcile_strategy,
     );
-    let secret = check_secret(errors, &path.field("secretRef"), source);
+    let secret = packed::check_secret(errors, &path.field("secretRef"), source.secret_ref.as_ref());
     let location = location?;
-    Some(GitRequest {
+    Some(PackedRequest {
         repo: location.identity(),
         secret: secret.to_owned(),
-        chart: GitChart {
+        source: PackedSource::Git(GitChart {
             location,
             reference: reference?,
             path: folder?,
-            strategy: strategy?,
-        },
+            strategy: strategy.unwrap_or_default(),
+        }),
     })
-}
-
-/// Checks that nothing else chooses a chart or its version.
-pub fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
-    let bundle = &spec.bundle;
-    if let Some(helm) = &bundle.options.helm {
-        check_helm(errors, &root.field("helm"), helm);
-    }
-    let targets = root.field("targets");
-    for (index, target) in bundle.targets.iter().enumerate() {
-        if let Some(helm) = &target.options.helm {
-            check_helm(errors, &targets.index(index).field("helm"), helm);
-        }
-    }
-    let forbidden = [
-        (
-            "semverFilter",
-            &spec.semver_filter,
-            "it selects from the versions of a repository, which spec.chartSource.git has not; remove it, and select tags with \
-             spec.chartSource.git.ref.semver",
-        ),
-        (
-            "onDigestChange",
-            &spec.on_digest_change,
-            "it is about versions that are published again, which spec.chartSource.git has not; remove it: \
-             spec.chartSource.git.reconcileStrategy says what is released",
-        ),
-        (
-            "helmSecretName",
-            &spec.helm_secret_name,
-            "it is copied to the clusters, and these fetch nothing with spec.chartSource.git; remove it, and name the access in \
-             spec.chartSource.git.secretRef",
-        ),
-    ];
-    for (field, text, detail) in forbidden {
-        if !text.is_empty() {
-            errors.forbidden(&root.field(field), Reason::VersionForbidden, text, detail);
-        }
-    }
-    if let Some(age) = spec.min_age.as_deref().filter(|age| !age.is_empty()) {
-        let detail = "a commit has no versions to go back to while it is too new; remove it, and let ref name a branch or tags that are \
-                      moved when a change is old enough";
-        errors.forbidden(&root.field("minAge"), Reason::VersionForbidden, age, detail);
-    }
 }
 
 /// What is valid but questionable.
@@ -99,7 +54,7 @@ pub fn warnings(spec: &HelmOpSpec, source: &GitSource) -> impl Iterator<Item = S
     let mut set = names.into_iter().filter(|(_, text)| !text.is_empty());
     let counts = set.next().map(|(field, _)| field);
     let ignored: Vec<_> = set.map(|(field, _)| field).collect();
-    let is_polled = poll::interval(spec.polling_interval.as_deref()).is_ok_and(|interval| interval.is_some());
+    let is_polled = packed::is_polled(spec);
     let is_commit = counts == Some("commit");
     let is_plain = matches!(Location::parse(&source.url), Ok(Location::Http(url)) if url.scheme() == "http");
     let warnings = [
@@ -113,9 +68,7 @@ pub fn warnings(spec: &HelmOpSpec, source: &GitSource) -> impl Iterator<Item = S
         (is_polled && is_commit).then(|| {
             "spec.pollingInterval: has no effect, because spec.chartSource.git.ref.commit names one commit; remove it".to_owned()
         }),
-        (!is_polled && !is_commit).then(|| {
-            "spec.pollingInterval: not set, so later commits are not deployed; set it, such as 5m, or request polls".to_owned()
-        }),
+        (!is_polled && !is_commit).then(|| packed::unpolled("commits")),
         (is_plain && !source.secret_name().is_empty()).then(|| {
             format!(
                 "spec.chartSource.git.url: {} is plain http, so the credentials of Secret {} are sent unencrypted; use https",
@@ -125,34 +78,6 @@ pub fn warnings(spec: &HelmOpSpec, source: &GitSource) -> impl Iterator<Item = S
         }),
     ];
     warnings.into_iter().flatten()
-}
-
-fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions) {
-    let source = "the chart is that of spec.chartSource.git";
-    for (field, text, reason, fix) in [
-        ("repo", &helm.repo, Reason::RepoForbidden, "remove repo"),
-        (
-            "chart",
-            &helm.chart,
-            Reason::ChartForbidden,
-            "remove chart; its folder is spec.chartSource.git.path",
-        ),
-        (
-            "version",
-            &helm.version,
-            Reason::VersionForbidden,
-            "its version is in its Chart.yaml; remove version, and choose a branch, a tag or a commit in spec.chartSource.git.ref",
-        ),
-    ] {
-        if !text.is_empty() {
-            errors.forbidden(
-                &path.field(field),
-                reason,
-                &url::redacted(text),
-                format!("{source}; {fix}"),
-            );
-        }
-    }
 }
 
 fn check_url(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<Location> {
@@ -207,29 +132,6 @@ fn check_reference(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource
         error.to_string(),
     );
     None
-}
-
-fn check_strategy(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<Strategy> {
-    let strategy = Strategy::parse(text);
-    if strategy.is_none() {
-        let detail = "expected Revision or ChartVersion; Revision releases each change of the chart, ChartVersion only another version in its \
-                      Chart.yaml";
-        errors.invalid(path, Reason::InvalidVersion, text, detail);
-    }
-    strategy
-}
-
-fn check_secret<'a>(errors: &mut FieldErrors, path: &Path<'_>, source: &'a GitSource) -> &'a str {
-    let Some(reference) = &source.secret_ref else {
-        return "";
-    };
-    let name = path.field("name");
-    if reference.name.is_empty() {
-        let detail = "name the Secret with the access to the Git repository, or remove secretRef";
-        errors.required(&name, Reason::InvalidName, detail);
-    }
-    options::check_name(errors, &name, &reference.name, names::subdomain);
-    &reference.name
 }
 
 #[cfg(test)]

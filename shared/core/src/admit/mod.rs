@@ -14,17 +14,14 @@ mod lifecycle;
 mod limits;
 pub mod nulls;
 mod options;
+mod packed;
 mod rollout;
 pub(crate) mod templates;
 pub(crate) mod warning;
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::time::Duration;
 
-use helm_index::VersionRequest;
-use helmops_api::{GitSource, HelmOp, HelmOptions, target::BundleRef};
+use helmops_api::{HelmOp, HelmOptions, target::BundleRef};
 use helmops_model::{
     chart::{delivery::Delivery, request::ChartRequest},
     deployment_state::DeploymentState,
@@ -158,8 +155,8 @@ type Charts<'a> = (&'a HelmOptions, ChartRequest<'a>, Vec<Option<ChartRequest<'a
 
 /// The requested charts; `None` if any of them is invalid.
 fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmOp) -> Option<Charts<'a>> {
-    if let Some(source) = helmop.spec.git() {
-        return check_git(errors, root, helmop, source);
+    if let Some(source) = helmop.spec.packed() {
+        return packed::check(errors, root, helmop, source);
     }
     let path = root.field("helm");
     let Some(helm) = &helmop.spec.bundle.options.helm else {
@@ -200,29 +197,6 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
         Some(request) => request.map(|request| Some(completed(request))),
     });
     Some((helm, completed(main?), targets.collect::<Option<_>>()?))
-}
-
-/// The chart of a Git repository, which is that of all targets.
-fn check_git<'a>(
-    errors: &mut FieldErrors,
-    root: &Path<'_>,
-    helmop: &'a HelmOp,
-    source: &GitSource,
-) -> Option<Charts<'a>> {
-    static NONE: LazyLock<HelmOptions> = LazyLock::new(HelmOptions::default);
-    git::check_others(errors, root, &helmop.spec);
-    let path = root.field("chartSource");
-    let request = git::check(errors, &path.field("git"), source);
-    let bundle = &helmop.spec.bundle;
-    let chart = ChartRequest {
-        repo: "",
-        chart: "",
-        git: Some(Arc::new(request?)),
-        version: VersionRequest::parse("").ok()?,
-        on_digest_change: None,
-    };
-    let targets = bundle.targets.iter().map(|_| None).collect();
-    Some((bundle.options.helm.as_ref().unwrap_or(&NONE), chart, targets))
 }
 
 /// Targets, restrictions, dependencies and rollout.

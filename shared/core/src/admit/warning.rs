@@ -35,7 +35,7 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
         chart(&mut warnings, "spec.helm", helm);
         numbers(&mut warnings, helm);
         short_history(&mut warnings, spec, helm);
-        if spec.git().is_none() {
+        if spec.packed().is_none() {
             polling(&mut warnings, spec, helm);
         }
         transport(&mut warnings, spec, helm);

@@ -22,10 +22,10 @@ pub fn spec(
     ca_bundle: &str,
 ) -> Result<BundleSpec, MissingVersion> {
     let mut spec = valid.helmop.spec.bundle.clone();
-    if let Some(git) = &valid.chart.git {
+    if let Some(packed) = &valid.chart.packed {
         let helm = spec.options.helm.get_or_insert_default();
-        helm.repo.clone_from(&git.repo);
-        git.chart.path.as_str().clone_into(&mut helm.chart);
+        helm.repo.clone_from(&packed.repo);
+        packed.source.path().clone_into(&mut helm.chart);
         helm.version = version(charts.main())?;
     } else if let Some(helm) = &mut spec.options.helm {
         helm.version = version(charts.main())?;

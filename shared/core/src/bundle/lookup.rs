@@ -10,9 +10,9 @@ use helmops_model::chart::{request::ChartRequest, resolved::ChartVersion, source
 pub struct Lookup {
     /// URL of the repository, or reference in a registry; see [`url::identity`].
     pub repo: String,
-    /// Name of the chart, or its folder in a Git repository; empty in a registry.
+    /// Name of the chart, or the path of a packed one; empty in a registry.
     pub chart: String,
-    /// The requested version or range, or what of a Git repository is requested.
+    /// The requested version or range, or what is requested of the source of a packed chart.
     pub constraint: String,
     /// The expression that filters versions; empty for none, and if there is one version only.
     pub filter: String,
@@ -32,16 +32,16 @@ pub struct RecordedVersion {
 impl Lookup {
     /// The lookup for a request; `None` for an archive, which has no versions.
     pub fn of(request: &ChartRequest<'_>) -> Option<Self> {
-        if let Some(git) = &request.git {
+        if let Some(packed) = &request.packed {
             return Some(Self {
-                repo: git.repo.clone(),
-                chart: git.chart.path.as_str().to_owned(),
-                constraint: git.chart.requested(),
+                repo: packed.repo.clone(),
+                chart: packed.source.path().to_owned(),
+                constraint: packed.source.requested(),
                 filter: String::new(),
             });
         }
         let (repo, chart) = match request.source() {
-            ChartSource::Archive { .. } | ChartSource::Git { .. } => return None,
+            ChartSource::Archive { .. } | ChartSource::Packed { .. } => return None,
             ChartSource::Oci { repo } => (repo, ""),
             ChartSource::Repository { repo, chart } => (repo, chart),
         };

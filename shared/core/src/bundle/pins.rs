@@ -78,8 +78,8 @@ fn set_all<'f>(
     charts: &mut [RequestedChart<'_, '_>],
     version: impl Fn(&ChartRequest<'_>) -> Option<&'f str>,
 ) {
-    // Without its commit, a version of a chart in a Git repository is of no use.
-    for chart in charts.iter_mut().filter(|chart| chart.request.git.is_none()) {
+    // A version of a packed chart is of no use without its digest.
+    for chart in charts.iter_mut().filter(|chart| chart.request.packed.is_none()) {
         chart.version = version(chart.request).map(|version| version.to_owned().into());
     }
 }

@@ -58,7 +58,7 @@ pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
             text: repo,
             candidates: location(repo),
         },
-        ChartSource::Git { repo, .. } => PolicySubject {
+        ChartSource::Packed { repo, .. } => PolicySubject {
             field: "url",
             text: repo,
             candidates: git(repo),
@@ -90,7 +90,7 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
             text: chart,
             candidates: Ok(vec![chart.into()]),
         },
-        ChartSource::Git { path, .. } => PolicySubject {
+        ChartSource::Packed { path, .. } => PolicySubject {
             field: "path",
             text: path,
             candidates: Ok(vec![path.into()]),

@@ -214,7 +214,7 @@ impl Policies {
         let secret = self
             .helm_secrets
             .default_for(named)
-            .filter(|_| helmop.spec.git().is_none());
+            .filter(|_| helmop.spec.packed().is_none());
         if account.is_none() && secret.is_none() {
             return Cow::Borrowed(helmop);
         }
@@ -228,10 +228,10 @@ impl Policies {
         Cow::Owned(completed)
     }
 
-    /// The Secret with the access to the chart of a HelmOp: that of its Git repository, or the one that it names, or the default. Empty for none.
+    /// The Secret with the access to the chart of a HelmOp: that of its packed chart, or the one that it names, or the default. Empty for none.
     pub fn access_secret<'a>(&'a self, spec: &'a HelmOpSpec) -> &'a str {
-        match spec.git() {
-            Some(git) => git.secret_name(),
+        match spec.packed() {
+            Some(source) => source.secret_name(),
             None => self
                 .helm_secrets
                 .default_for(&spec.helm_secret_name)
@@ -258,13 +258,13 @@ impl Policies {
         check_name(&mut errors, &root, &self.delivery, valid.delivery.as_str());
         self.check_gates(&mut errors, &root, spec.bundle.rollout_strategy.as_ref());
         let main = valid.chart.source();
-        if let Some(git) = &valid.chart.git {
+        if let Some(packed) = &valid.chart.packed {
             let source = root.field("chartSource");
-            let source = source.field("git");
+            let source = source.field(packed.source.field());
             self.check_chart(&mut errors, &source, main, None);
-            if let Err(detail) = self.helm_secrets.check(&git.secret) {
+            if let Err(detail) = self.helm_secrets.check(&packed.secret) {
                 let reference = source.field("secretRef");
-                errors.forbidden(&reference.field("name"), REASON, &git.secret, detail);
+                errors.forbidden(&reference.field("name"), REASON, &packed.secret, detail);
             }
         } else {
             self.check_chart(&mut errors, &root.field("helm"), main, None);

@@ -62,7 +62,7 @@ fn digest_changed(resolved: &[ResolvedChart]) -> Option<ConditionState> {
     } else {
         &first.url
     };
-    if let ChartSource::Git { path, .. } = ChartSource::of(&first.repo, &first.chart) {
+    if let ChartSource::Packed { path, .. } = ChartSource::of(&first.repo, &first.chart) {
         let message = format!(
             "chart {path:?} of {} has changed, but its Chart.yaml still has version {}, so what is deployed stays; raise the version, or set \
              spec.chartSource.git.reconcileStrategy: Revision to deploy each change{more}",

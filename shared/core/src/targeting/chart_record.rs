@@ -187,7 +187,7 @@ impl<'o> Chart<'o> {
             ChartSource::Oci { repo } => (url::identity(repo), ""),
             ChartSource::Repository { repo, chart } => (url::identity(repo), chart),
             // As the record has it.
-            ChartSource::Git { repo, path } => (repo.to_owned(), path),
+            ChartSource::Packed { repo, path } => (repo.to_owned(), path),
         };
         Some(Self {
             repo,

@@ -8,18 +8,7 @@ use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use thiserror::Error;
 
-use crate::{TIME_LIMIT, http::FetchError, secret::SecretError};
-
-/// Why a chart cannot be read from a bucket, with the Secret for it.
-#[derive(Debug, Error)]
-pub enum BucketChartError {
-    /// The Secret is missing or invalid.
-    #[error("{}", in_terms_of_buckets(&.0.to_string()))]
-    Secret(#[from] SecretError),
-    /// The bucket cannot be read, or has no such chart.
-    #[error(transparent)]
-    Bucket(BucketError),
-}
+use crate::{TIME_LIMIT, http::FetchError};
 
 /// Why a chart cannot be read from a bucket. Clones are shared by all that wait for the same request.
 #[derive(Clone, Debug, Error)]
@@ -154,15 +143,6 @@ pub enum BucketError {
     Deadline,
 }
 
-impl ClassifiedError for BucketChartError {
-    fn classify(&self) -> Classified {
-        match self {
-            Self::Secret(error) => error.classify(),
-            Self::Bucket(error) => error.classify(),
-        }
-    }
-}
-
 impl ClassifiedError for BucketError {
     fn classify(&self) -> Classified {
         match self {
@@ -219,7 +199,7 @@ fn of(object: &str) -> String {
 }
 
 /// Errors that other sources of charts have, too, in the words of a bucket.
-fn in_terms_of_buckets(message: &str) -> String {
+pub fn in_terms_of_buckets(message: &str) -> String {
     [
         (
             "could not read Helm auth from secret",
@@ -313,15 +293,6 @@ mod tests {
 
     #[test]
     fn errors_are_in_the_words_of_a_bucket() {
-        let missing = BucketChartError::from(SecretError::NotFound {
-            namespace: "a".to_owned(),
-            name: "access".to_owned(),
-        });
-        let text = missing.to_string();
-        assert!(
-            text.contains("spec.chartSource.bucket.secretRef") && !text.contains("Helm"),
-            "{text}"
-        );
         let not_vendored = BucketError::Chart {
             bucket: "b".to_owned(),
             source: Arc::new(ChartError::NotVendored {

@@ -9,7 +9,7 @@
 //! these holds for buckets.
 
 mod chart;
-mod error;
+pub mod error;
 mod exchange;
 mod listing;
 mod session;
@@ -24,7 +24,7 @@ use helmops_fair::{ByteBudget, deadline::bounded};
 use helmops_runtime::compute::Compute;
 use kube::Client;
 
-pub use self::error::{BucketChartError, BucketError};
+pub use self::error::BucketError;
 use self::{listing::ListingKey, session::Session};
 use super::{
     Resolver, TIME_LIMIT,
@@ -33,6 +33,7 @@ use super::{
     cache::{Cache, CacheSettings, Sizes},
     http::HttpClient,
     metrics::FetchMetrics,
+    packed::PackedError,
     permits::RequestPermit,
     secret::{AccessSource, Server},
 };
@@ -98,14 +99,15 @@ impl Resolver {
         source: AccessSource<'_>,
         chart: &BucketChart,
         query: BucketQuery<'_>,
-    ) -> Result<BucketPoll, BucketChartError> {
-        let (access, _memory) = self.access_to(client, source, Server::Bucket).await?;
+    ) -> Result<BucketPoll, PackedError> {
+        let access = self.access_to(client, source, Server::Bucket).await;
+        let (access, _memory) = access.map_err(PackedError::BucketSecret)?;
         let access = Arc::new(access);
         let poll = Box::pin(self.buckets.poll(&self.http, &access, chart, query));
         let polled = bounded(TIME_LIMIT, poll).await;
         polled
             .unwrap_or(Err(BucketError::Deadline))
-            .map_err(BucketChartError::Bucket)
+            .map_err(PackedError::Bucket)
     }
 }
 

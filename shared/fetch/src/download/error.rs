@@ -7,7 +7,7 @@ use helmops_runtime::error_class::{Class, Classified, ClassifiedError, classifie
 use thiserror::Error;
 
 use crate::{
-    git::GitChartError, http::FetchError, oci::RegistryError, repository::RepositoryError,
+    http::FetchError, oci::RegistryError, packed::PackedError, repository::RepositoryError,
     secret::SecretError,
 };
 
@@ -31,16 +31,16 @@ pub enum DownloadError {
     /// The registry could not be read, or lacks the version.
     #[error(transparent)]
     Registry(RegistryError),
-    /// The Git repository could not be read, or lacks the chart.
+    /// The chart could not be packed from its files.
     #[error(transparent)]
-    Git(GitChartError),
-    /// The chart is in a Git repository, of which no agent reads anything.
+    Packed(PackedError),
+    /// The chart is packed from files, of which no agent reads anything.
     #[error(
-        "the chart is in the Git repository {repo}, which only the controller reads: it is deployed with the content that the controller \
-         stores, and the Bundle has none; deploy it with a HelmOp (spec.chartSource.git)"
+        "the chart is packed from {repo}, which only the controller reads: it is deployed with the content that the controller stores, and \
+         the Bundle has none; deploy it with a HelmOp (spec.chartSource)"
     )]
     NotDelivered {
-        /// The repository, without credentials.
+        /// Where its files are, without credentials.
         repo: String,
     },
     /// The archive could not be fetched.
@@ -142,7 +142,7 @@ impl ClassifiedError for DownloadError {
             Self::Version { .. } => classified(Reason::InvalidVersion, Class::Permanent),
             Self::Repository(error) => error.classify(),
             Self::Registry(error) => error.classify(),
-            Self::Git(error) => error.classify(),
+            Self::Packed(error) => error.classify(),
             Self::NotDelivered { .. } => classified(Reason::InvalidURL, Class::Absent),
             Self::Fetch(error) => error.kind.classify(),
             Self::EntryUrl { .. } => classified(Reason::InvalidIndex, Class::Absent),

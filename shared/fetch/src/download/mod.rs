@@ -109,7 +109,7 @@ pub async fn download<W: Write + Send + 'static>(
         since,
     };
     match chart.source {
-        ChartSource::Git { repo, .. } => Err(DownloadError::NotDelivered {
+        ChartSource::Packed { repo, .. } => Err(DownloadError::NotDelivered {
             repo: url::redacted(repo),
         }),
         ChartSource::Archive { url } => archive::at_url(sources.http, access, url, chart, output).await,

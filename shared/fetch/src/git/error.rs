@@ -9,21 +9,7 @@ use reqwest::StatusCode;
 use thiserror::Error;
 
 use super::ssh::HostKeyError;
-use crate::{
-    http::{FetchError, FetchErrorKind},
-    secret::SecretError,
-};
-
-/// Why a chart cannot be read from a Git repository, with the Secret for it.
-#[derive(Debug, Error)]
-pub enum GitChartError {
-    /// The Secret is missing or invalid.
-    #[error("{}", in_terms_of_git(&.0.to_string()))]
-    Secret(#[from] SecretError),
-    /// The repository cannot be read, or has no such chart.
-    #[error(transparent)]
-    Git(GitError),
-}
+use crate::http::{FetchError, FetchErrorKind};
 
 /// Why a chart cannot be read from a Git repository. Clones are shared by all that wait for the same request.
 #[derive(Clone, Debug, Error)]
@@ -133,15 +119,6 @@ pub enum SshProblem {
     Login(String),
 }
 
-impl ClassifiedError for GitChartError {
-    fn classify(&self) -> Classified {
-        match self {
-            Self::Secret(error) => error.classify(),
-            Self::Git(error) => error.classify(),
-        }
-    }
-}
-
 impl GitError {
     /// Whether a server may fail so because it is another one, or configured in another way, than when it said what it can do.
     pub(super) fn may_be_of_another_server(&self) -> bool {
@@ -245,7 +222,7 @@ fn request(error: &FetchError) -> String {
 }
 
 /// Requests to repositories of Helm have the same errors, with the fields that those have.
-fn in_terms_of_git(message: &str) -> String {
+pub fn in_terms_of_git(message: &str) -> String {
     message
         .replace(
             "could not read Helm auth from secret",
@@ -344,18 +321,5 @@ mod tests {
         ] {
             assert_eq!(error.classify(), expected, "{error}");
         }
-    }
-
-    #[test]
-    fn a_secret_is_named_by_the_field_of_git() {
-        let missing = GitChartError::from(SecretError::NotFound {
-            namespace: "a".to_owned(),
-            name: "access".to_owned(),
-        });
-        let text = missing.to_string();
-        assert!(
-            text.contains("spec.chartSource.git.secretRef") && !text.contains("Helm"),
-            "{text}"
-        );
     }
 }

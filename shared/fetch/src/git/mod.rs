@@ -8,7 +8,7 @@
 //! fetched, once for all charts of the repository, and only of a chart that has changed its files.
 
 mod chart;
-mod error;
+pub mod error;
 mod greetings;
 mod http_session;
 mod read;
@@ -30,7 +30,7 @@ use helmops_runtime::compute::Compute;
 use reqwest::Url;
 
 pub use self::{
-    error::{GitChartError, GitError, SshProblem},
+    error::{GitError, SshProblem},
     ssh::HostKeyError,
 };
 use self::{

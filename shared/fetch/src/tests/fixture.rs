@@ -275,7 +275,7 @@ impl TestResolver {
         let chart = ChartDownload {
             source,
             version: match source {
-                ChartSource::Archive { .. } | ChartSource::Git { .. } => "",
+                ChartSource::Archive { .. } | ChartSource::Packed { .. } => "",
                 ChartSource::Oci { .. } | ChartSource::Repository { .. } => "1.0.0",
             },
             is_resolved: false,

@@ -46,7 +46,7 @@ pub fn content_folder(source: ChartSource<'_>) -> &str {
             let repository = Reference::parse(repo).map_or("", |reference| reference.repository);
             repository.rsplit_once('/').map_or(repository, |(_, name)| name)
         }
-        ChartSource::Git { path, .. } => path.rsplit_once('/').map_or(path, |(_, name)| name),
+        ChartSource::Packed { path, .. } => path.rsplit_once('/').map_or(path, |(_, name)| name),
         ChartSource::Archive { .. } => "",
     };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');

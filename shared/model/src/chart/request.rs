@@ -12,26 +12,63 @@ pub const fn or_inherited<'a>(own: &'a str, main: &'a str) -> &'a str {
     if own.is_empty() { main } else { own }
 }
 
-/// A chart in a Git repository.
+/// A chart that the controller packs from files, so that no cluster fetches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GitRequest {
-    /// The repository, as records have it.
+pub struct PackedRequest {
+    /// Where the files are, as records have it.
     pub repo: String,
     /// The name of the Secret with the access; empty for none.
     pub secret: String,
     /// Which chart of it is requested.
-    pub chart: GitChart,
+    pub source: PackedSource,
+}
+
+/// Where the files of a packed chart are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PackedSource {
+    /// In a Git repository.
+    Git(GitChart),
+}
+
+impl PackedSource {
+    /// The field of `spec.chartSource` that names it.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Git(_) => "git",
+        }
+    }
+
+    /// Where the chart is, below the top of the source.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Git(chart) => chart.path.as_str(),
+        }
+    }
+
+    /// What is requested of it, besides the path; part of the key of its record.
+    pub fn requested(&self) -> String {
+        match self {
+            Self::Git(chart) => chart.requested(),
+        }
+    }
+
+    /// Whether another content can be found later.
+    pub const fn is_moving(&self) -> bool {
+        match self {
+            Self::Git(chart) => chart.is_moving(),
+        }
+    }
 }
 
 /// A chart and the versions of it that satisfy the request.
 #[derive(Clone, Debug)]
 pub struct ChartRequest<'a> {
-    /// URL of the repository, or reference in a registry; empty for an archive, and for a chart in a Git repository.
+    /// URL of the repository, or reference in a registry; empty for an archive, and for a packed chart.
     pub repo: &'a str,
-    /// Name of the chart, or URL of an archive; empty for a chart in a Git repository.
+    /// Name of the chart, or URL of an archive; empty for a packed chart.
     pub chart: &'a str,
-    /// The chart in a Git repository, if it is in one: then nothing else chooses it.
-    pub git: Option<Arc<GitRequest>>,
+    /// The chart that is packed from files, if it is: then nothing else chooses it.
+    pub packed: Option<Arc<PackedRequest>>,
     /// Which versions satisfy the request.
     pub version: VersionRequest<'a>,
     /// What happens when the version or the tag is published again; `None` for the default.
@@ -67,10 +104,10 @@ impl OnDigestChange {
 impl ChartRequest<'_> {
     /// Where the chart comes from.
     pub fn source(&self) -> ChartSource<'_> {
-        match &self.git {
-            Some(git) => ChartSource::Git {
-                repo: &git.repo,
-                path: git.chart.path.as_str(),
+        match &self.packed {
+            Some(packed) => ChartSource::Packed {
+                repo: &packed.repo,
+                path: packed.source.path(),
             },
             None => ChartSource::of(self.repo, self.chart),
         }
@@ -78,16 +115,16 @@ impl ChartRequest<'_> {
 
     /// Whether a newer version can appear later; see [`is_floating`].
     pub fn is_floating(&self) -> bool {
-        if let Some(git) = &self.git {
-            return git.chart.is_moving();
+        if let Some(packed) = &self.packed {
+            return packed.source.is_moving();
         }
         is_floating(self.repo, self.chart, self.version.text())
     }
 
     /// Whether a poll can find something else than what is recorded; see [`is_polled`].
     pub fn is_polled(&self) -> bool {
-        if let Some(git) = &self.git {
-            return git.chart.is_moving();
+        if let Some(packed) = &self.packed {
+            return packed.source.is_moving();
         }
         let names = (self.repo, self.chart, self.version.text());
         is_polled(names, self.on_digest_change)
@@ -112,8 +149,8 @@ impl ChartRequest<'_> {
 pub fn is_polled((repo, chart, version): (&str, &str, &str), policy: Option<OnDigestChange>) -> bool {
     let source = ChartSource::of(repo, chart);
     let can_move = match source {
-        // Of a Git repository, the reference in the request decides.
-        ChartSource::Archive { .. } | ChartSource::Git { .. } => false,
+        // The request decides about a packed chart.
+        ChartSource::Archive { .. } | ChartSource::Packed { .. } => false,
         ChartSource::Repository { .. } => true,
         ChartSource::Oci { repo } => Reference::parse(repo).is_ok_and(|reference| reference.digest.is_none()),
     };
@@ -134,7 +171,7 @@ fn names_moving_tag(source: ChartSource<'_>) -> bool {
 /// the reference to a registry names a tag or a digest.
 pub fn is_floating(repo: &str, chart: &str, version: &str) -> bool {
     let has_versions = match ChartSource::of(repo, chart) {
-        ChartSource::Archive { .. } | ChartSource::Git { .. } => false,
+        ChartSource::Archive { .. } | ChartSource::Packed { .. } => false,
         ChartSource::Repository { .. } => true,
         ChartSource::Oci { repo } => Reference::parse(repo)
             .is_ok_and(|reference| reference.tag.is_none() && reference.digest.is_none()),
@@ -168,7 +205,7 @@ mod tests {
             let request = |on_digest_change| ChartRequest {
                 repo,
                 chart,
-                git: None,
+                packed: None,
                 version: VersionRequest::parse(version).unwrap(),
                 on_digest_change,
             };

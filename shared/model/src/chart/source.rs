@@ -22,11 +22,13 @@ pub enum ChartSource<'a> {
         /// Name of the chart.
         chart: &'a str,
     },
-    /// A chart in a Git repository. A HelmOp names it in `spec.chartSource.git`; its records and its Bundle have it in `repo` and `chart`.
-    Git {
-        /// The repository, as [`Location::identity`](helmops_git::Location::identity) writes it.
+    /// A chart that the controller packs from files. A HelmOp names it in `spec.chartSource`; its records and its Bundle have it in `repo` and
+    /// `chart`.
+    Packed {
+        /// Where the files are: a URL after a prefix that names the kind, such as
+        /// [`Location::identity`](helmops_git::Location::identity) of a Git repository.
         repo: &'a str,
-        /// The folder of the chart; empty for the top.
+        /// Where the chart is in it; empty for the top.
         path: &'a str,
     },
 }
@@ -54,7 +56,7 @@ impl<'a> ChartSource<'a> {
         } else if is_oci(repo) {
             Self::Oci { repo }
         } else if repo.starts_with(GIT_PREFIX) {
-            Self::Git { repo, path: chart }
+            Self::Packed { repo, path: chart }
         } else {
             Self::Repository { repo, chart }
         }
@@ -75,7 +77,7 @@ impl<'a> ChartSource<'a> {
                 (chart.is_empty(), SourceError::NoChart),
                 (repo.is_empty(), SourceError::NoRepo),
             ],
-            Self::Git { .. } => return Vec::new(),
+            Self::Packed { .. } => return Vec::new(),
         };
         candidates
             .into_iter()

@@ -26,7 +26,7 @@ impl Followed {
     /// The repository of these options; `None` if they follow none: an archive has one version, and invalid ones have no repository.
     pub fn of(repo: &str, chart: &str) -> Option<Self> {
         match ChartSource::of(repo, chart) {
-            ChartSource::Archive { .. } | ChartSource::Git { .. } => None,
+            ChartSource::Archive { .. } | ChartSource::Packed { .. } => None,
             ChartSource::Oci { repo } => {
                 let reference = Reference::parse(repo).ok()?;
                 Some(Self::new(reference.registry, reference.repository, ""))

@@ -1,0 +1,181 @@
+//! A chart that the controller packs from files: `spec.chartSource`, and what it forbids elsewhere.
+
+use std::sync::{Arc, LazyLock};
+
+use helm_index::VersionRequest;
+use helmops_api::{HelmOp, HelmOpSpec, HelmOptions, PackedChartSource, notifications::LocalReference};
+use helmops_chart::Strategy;
+use helmops_model::{
+    chart::{request::ChartRequest, url},
+    reason::Reason,
+    validation::{FieldErrors, Path, names},
+};
+
+use super::{Charts, git, options};
+use crate::poll;
+
+/// How the messages about one kind of source name it.
+struct Terms {
+    /// The field that names it.
+    field: &'static str,
+    /// What is set in place of a filter of versions.
+    select: &'static str,
+    /// What is set in place of an age.
+    age: &'static str,
+    /// What is set in place of a version.
+    version: &'static str,
+}
+
+const GIT: Terms = Terms {
+    field: "spec.chartSource.git",
+    select: ", and select tags with spec.chartSource.git.ref.semver",
+    age: ", and let ref name a branch or tags that are moved when a change is old enough",
+    version: ", and choose a branch, a tag or a commit in spec.chartSource.git.ref",
+};
+
+/// The chart of the source, which is that of all targets; `None` if it is invalid.
+pub(super) fn check<'a>(
+    errors: &mut FieldErrors,
+    root: &Path<'_>,
+    helmop: &'a HelmOp,
+    source: PackedChartSource<'_>,
+) -> Option<Charts<'a>> {
+    static NONE: LazyLock<HelmOptions> = LazyLock::new(HelmOptions::default);
+    let path = root.field("chartSource");
+    let (terms, request) = match source {
+        PackedChartSource::Git(source) => (&GIT, git::check(errors, &path.field("git"), source)),
+    };
+    check_others(errors, root, &helmop.spec, terms);
+    let bundle = &helmop.spec.bundle;
+    let chart = ChartRequest {
+        repo: "",
+        chart: "",
+        packed: Some(Arc::new(request?)),
+        version: VersionRequest::parse("").ok()?,
+        on_digest_change: None,
+    };
+    let targets = bundle.targets.iter().map(|_| None).collect();
+    Some((bundle.options.helm.as_ref().unwrap_or(&NONE), chart, targets))
+}
+
+/// Checks what is released.
+pub fn check_strategy(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<Strategy> {
+    let strategy = Strategy::parse(text);
+    if strategy.is_none() {
+        let detail = "expected Revision or ChartVersion; Revision releases each change of the chart, ChartVersion only another version in its \
+                      Chart.yaml";
+        errors.invalid(path, Reason::InvalidVersion, text, detail);
+    }
+    strategy
+}
+
+/// Checks the name of the Secret with the access; empty for none.
+pub fn check_secret<'a>(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    reference: Option<&'a LocalReference>,
+) -> &'a str {
+    let Some(reference) = reference else {
+        return "";
+    };
+    let name = path.field("name");
+    if reference.name.is_empty() {
+        let detail = "name the Secret with the access, or remove secretRef";
+        errors.required(&name, Reason::InvalidName, detail);
+    }
+    options::check_name(errors, &name, &reference.name, names::subdomain);
+    &reference.name
+}
+
+/// Whether the HelmOp is polled for other content.
+pub fn is_polled(spec: &HelmOpSpec) -> bool {
+    poll::interval(spec.polling_interval.as_deref()).is_ok_and(|interval| interval.is_some())
+}
+
+/// The warning about a HelmOp that is not polled, although its source can have later `changes`.
+pub fn unpolled(changes: &str) -> String {
+    format!(
+        "spec.pollingInterval: not set, so later {changes} are not deployed; set it, such as 5m, or request polls"
+    )
+}
+
+/// Checks that nothing else chooses a chart or its version.
+fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec, terms: &Terms) {
+    let bundle = &spec.bundle;
+    if let Some(helm) = &bundle.options.helm {
+        check_helm(errors, &root.field("helm"), helm, terms);
+    }
+    let targets = root.field("targets");
+    for (index, target) in bundle.targets.iter().enumerate() {
+        if let Some(helm) = &target.options.helm {
+            check_helm(errors, &targets.index(index).field("helm"), helm, terms);
+        }
+    }
+    let Terms {
+        field, select, age, ..
+    } = terms;
+    for (other, text, detail) in [
+        (
+            "semverFilter",
+            &*spec.semver_filter,
+            format!("it selects from the versions of a repository, which {field} has not; remove it{select}"),
+        ),
+        (
+            "onDigestChange",
+            &spec.on_digest_change,
+            format!(
+                "it is about versions that are published again, which {field} has not; remove it: {field}.reconcileStrategy says what is \
+                 released"
+            ),
+        ),
+        (
+            "helmSecretName",
+            &spec.helm_secret_name,
+            format!(
+                "it is copied to the clusters, and these fetch nothing with {field}; remove it, and name the access in {field}.secretRef"
+            ),
+        ),
+        (
+            "minAge",
+            spec.min_age.as_deref().unwrap_or_default(),
+            format!("{field} has no versions to go back to while a change is too new; remove it{age}"),
+        ),
+    ] {
+        if !text.is_empty() {
+            errors.forbidden(&root.field(other), Reason::VersionForbidden, text, detail);
+        }
+    }
+}
+
+fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, terms: &Terms) {
+    let Terms { field, version, .. } = terms;
+    for (other, text, reason, fix) in [
+        (
+            "repo",
+            &helm.repo,
+            Reason::RepoForbidden,
+            "remove repo".to_owned(),
+        ),
+        (
+            "chart",
+            &helm.chart,
+            Reason::ChartForbidden,
+            format!("remove chart, and set {field}.path"),
+        ),
+        (
+            "version",
+            &helm.version,
+            Reason::VersionForbidden,
+            format!("its version is in its Chart.yaml; remove version{version}"),
+        ),
+    ] {
+        if !text.is_empty() {
+            errors.forbidden(
+                &path.field(other),
+                reason,
+                &url::redacted(text),
+                format!("the chart is that of {field}; {fix}"),
+            );
+        }
+    }
+}

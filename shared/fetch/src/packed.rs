@@ -1,0 +1,165 @@
+//! Charts that are packed from files: the version that is requested now, and the archive of a version.
+
+use std::io::Write;
+
+use helmops_git::Location;
+use helmops_model::chart::{
+    request::{PackedRequest, PackedSource},
+    resolved::ChartVersion,
+};
+use helmops_runtime::error_class::{Classified, ClassifiedError};
+use thiserror::Error;
+
+use super::{
+    ChartResolver,
+    access::{self, Access},
+    bucket::{self, BucketError},
+    download::{DownloadError, Downloaded},
+    error::ResolveError,
+    git::{self, GitError},
+    poll::DeployedChart,
+    secret::{SecretError, Server},
+};
+
+/// Why a chart cannot be packed from its files.
+#[derive(Debug, Error)]
+pub enum PackedError {
+    /// The Secret for a Git repository is missing or invalid.
+    #[error("{}", git::error::in_terms_of_git(&.0.to_string()))]
+    GitSecret(SecretError),
+    /// The Git repository cannot be read, or has no such chart.
+    #[error(transparent)]
+    Git(GitError),
+    /// The Secret for a bucket is missing or invalid.
+    #[error("{}", bucket::error::in_terms_of_buckets(&.0.to_string()))]
+    BucketSecret(SecretError),
+    /// The bucket cannot be read, or has no such chart.
+    #[error(transparent)]
+    Bucket(BucketError),
+}
+
+impl PackedError {
+    /// Whether the Secret is missing or invalid, so that nothing was requested.
+    pub const fn is_of_secret(&self) -> bool {
+        matches!(self, Self::GitSecret(_) | Self::BucketSecret(_))
+    }
+
+    /// Whether the source was read, and has no such chart.
+    pub const fn is_of_selection(&self) -> bool {
+        matches!(self, Self::Git(GitError::Select { .. } | GitError::Chart { .. }))
+    }
+
+    /// The error of a Secret, in the words of the source that it is for.
+    fn of_secret(source: &PackedSource, error: SecretError) -> Self {
+        match source {
+            PackedSource::Git(_) => Self::GitSecret(error),
+        }
+    }
+}
+
+impl ClassifiedError for PackedError {
+    fn classify(&self) -> Classified {
+        match self {
+            Self::GitSecret(error) | Self::BucketSecret(error) => error.classify(),
+            Self::Git(error) => error.classify(),
+            Self::Bucket(error) => error.classify(),
+        }
+    }
+}
+
+/// The keys that the Secret of a source has.
+pub fn server(source: &PackedSource) -> Server {
+    match source {
+        PackedSource::Git(_) => Server::Git,
+    }
+}
+
+/// The origin that credentials may be sent to; empty if they are sent to no HTTP server.
+pub fn origin(source: &PackedSource) -> String {
+    match source {
+        PackedSource::Git(chart) => match &chart.location {
+            Location::Http(url) => access::repository_origin(url.as_str(), false),
+            Location::Ssh(_) => String::new(),
+        },
+    }
+}
+
+impl ChartResolver<'_> {
+    /// The version that is requested now: the deployed one, if the chart is the same.
+    pub(super) async fn packed_version(
+        &mut self,
+        request: &PackedRequest,
+        deployed: DeployedChart<'_>,
+    ) -> Result<ChartVersion, ResolveError> {
+        let (resolver, since) = (self.resolver, self.context.since);
+        let access = self.packed_access(request).await.map_err(ResolveError::Packed)?;
+        let version = match &request.source {
+            PackedSource::Git(chart) => {
+                let version = resolver
+                    .git
+                    .version(&resolver.http, access, chart, deployed, since);
+                Box::pin(version).await.map_err(PackedError::Git)
+            }
+        };
+        version.map_err(ResolveError::Packed)
+    }
+
+    /// Writes the archive of a version that was resolved.
+    pub(super) async fn packed_archive<W: Write + Send + 'static>(
+        &mut self,
+        request: &PackedRequest,
+        version: &ChartVersion,
+        limit: u64,
+        mut output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        let resolver = self.resolver;
+        let access = self.packed_access(request).await.map_err(DownloadError::Packed)?;
+        let packed = match &request.source {
+            PackedSource::Git(chart) => {
+                let archive = resolver
+                    .git
+                    .archive(&resolver.http, access, chart, version, limit);
+                Box::pin(archive).await.map_err(PackedError::Git)
+            }
+        };
+        let packed = packed.map_err(DownloadError::Packed)?;
+        output.write_all(&packed.archive).map_err(DownloadError::Write)?;
+        Ok(Downloaded {
+            output,
+            sha256: packed.digest,
+            bytes: packed.archive.len() as u64,
+            url: version.url.clone(),
+        })
+    }
+
+    async fn packed_access(&mut self, request: &PackedRequest) -> Result<&Access, PackedError> {
+        let access = self.access().await;
+        access.map_err(|error| PackedError::of_secret(&request.source, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_named_by_the_field_of_the_source() {
+        let missing = || SecretError::NotFound {
+            namespace: "a".to_owned(),
+            name: "access".to_owned(),
+        };
+        for (error, field) in [
+            (
+                PackedError::GitSecret(missing()),
+                "spec.chartSource.git.secretRef",
+            ),
+            (
+                PackedError::BucketSecret(missing()),
+                "spec.chartSource.bucket.secretRef",
+            ),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains(field) && !text.contains("Helm"), "{text}");
+        }
+    }
+}
