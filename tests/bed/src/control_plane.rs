@@ -55,6 +55,16 @@ pub enum Data {
     Prepared,
 }
 
+/// The memory of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Memory {
+    /// A limit that is enough for tests. With many objects, all of its time would go into collecting garbage.
+    #[default]
+    Limited,
+    /// What it needs: it collects garbage as by default.
+    Unlimited,
+}
+
 /// Options of a control plane.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
@@ -69,6 +79,9 @@ pub struct Options {
     /// The garbage collector discovers new kinds only every 30 seconds. It knows these from the start.
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
+    /// The memory of kube-apiserver.
+    #[arg(long, value_enum, default_value_t)]
+    pub memory: Memory,
     /// Install helmops from its manifests, and run its processes and the agent of this cluster.
     #[arg(long)]
     pub helmops: bool,
@@ -95,7 +108,8 @@ impl Options {
         let helmops = self.helmops.then(|| "--helmops".to_owned());
         let nodes = self.nodes.then(|| "--nodes".to_owned());
         let prepared = (self.data == Data::Prepared).then(|| "--data=prepared".to_owned());
-        let flags = helmops.into_iter().chain(nodes).chain(prepared);
+        let memory = (self.memory == Memory::Unlimited).then(|| "--memory=unlimited".to_owned());
+        let flags = helmops.into_iter().chain(nodes).chain(prepared).chain(memory);
         audit_log.into_iter().chain(manifests).chain(flags).collect()
     }
 }
@@ -282,6 +296,9 @@ impl ControlPlane {
             &log,
             |[port]| {
                 let mut command = programs::api_server(tools, directory, etcd, port);
+                if options.memory == Memory::Unlimited {
+                    programs::collect_garbage_by_default(&mut command);
+                }
                 if options.audit_log || self.usage.is_some() {
                     programs::audit(&mut command, &policy, &self.cluster.audit_log());
                 }

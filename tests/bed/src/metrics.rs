@@ -1,6 +1,7 @@
 //! Metrics in the text format of Prometheus.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -65,6 +66,33 @@ pub async fn api_requests(cluster: &Cluster, resource: &str, verb: &str) -> Resu
     let conflicts = count(&[("resource", resource), ("verb", verb), ("code", "409")]);
     // A counter is an integer, although the format has floating-point values.
     Ok(format!("{:.0}", all - conflicts).parse()?)
+}
+
+/// What the API server needs, by its own metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiServerUsage {
+    /// CPU time since its start.
+    pub cpu: Duration,
+    /// Resident memory, in bytes.
+    pub memory: f64,
+    /// Size of the database of etcd, in bytes.
+    pub storage: f64,
+}
+
+impl ApiServerUsage {
+    /// Reads it now.
+    pub async fn of(cluster: &Cluster) -> Result<Self> {
+        let metrics = Metrics::parse(&Api::new(cluster)?.text("metrics").await?)?;
+        let value = |name| {
+            let sum = metrics.sum(name, &[]);
+            sum.with_context(|| format!("the API server has no metric {name}"))
+        };
+        Ok(Self {
+            cpu: Duration::try_from_secs_f64(value("process_cpu_seconds_total")?)?,
+            memory: value("process_resident_memory_bytes")?,
+            storage: value("apiserver_storage_size_bytes")?,
+        })
+    }
 }
 
 /// `name{label="value",...} value [timestamp]`

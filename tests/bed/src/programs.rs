@@ -67,6 +67,13 @@ pub fn api_server(tools: &Tools, directory: &Path, etcd: &str, port: u16) -> Com
     command
 }
 
+/// Removes the limits for tests.
+pub(crate) fn collect_garbage_by_default(command: &mut Command) {
+    for (name, _) in GARBAGE_COLLECTION {
+        command.env_remove(name);
+    }
+}
+
 /// Megabytes: no test writes more. By default the log is rotated after 100 MB.
 const AUDIT_LOG_SIZE: u32 = 4096;
 

@@ -14,8 +14,9 @@ use tempfile::TempDir;
 
 use helmops_bed::api::{Api, STREAMS, value_at};
 use helmops_bed::chart_server::ChartServer;
+use helmops_bed::control_plane::{Memory, Options};
 use helmops_bed::helmops::{self, Part, Running};
-use helmops_bed::metrics::api_requests;
+use helmops_bed::metrics::{ApiServerUsage, api_requests};
 use helmops_bed::test_bed::TestBed;
 use helmops_bed::usage;
 use helmops_bed::wait::eventually;
@@ -43,6 +44,7 @@ pub const SIZES: [Size; 2] = [
 ];
 
 const NAMESPACE: &str = "bench";
+const MIB: f64 = 1024.0 * 1024.0;
 const DEADLINE: Duration = Duration::from_mins(30);
 
 const INDEX: &str = "\
@@ -74,7 +76,12 @@ const REQUESTS: [(&str, &str, &str); 12] = [
 pub struct Phase {
     /// Description of the phase.
     pub what: &'static str,
+    /// Until all was written that it deploys.
+    pub written: Duration,
+    /// Until nothing more was written: statuses of Clusters, which are counts, are written with a delay.
     pub time: Duration,
+    /// What the API server needed for it, and what it and etcd have then.
+    pub api_server: ApiServerUsage,
     /// CPU time of the controller.
     pub cpu: Duration,
     /// Its peak memory so far, in KiB.
@@ -102,6 +109,7 @@ struct Environment {
 
 struct Snapshot {
     at: Instant,
+    api_server: ApiServerUsage,
     cpu: Duration,
     requests: BTreeMap<&'static str, u64>,
 }
@@ -122,7 +130,6 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     environment
         .wait_for_deployments(size.clusters * size.helmops, "POST")
         .await?;
-    wait_until_idle(&controller.admin).await?;
     phases.push(
         environment
             .phase("all to all clusters", &controller, snapshot)
@@ -132,7 +139,6 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     let snapshot = environment.snapshot(Some(&controller)).await?;
     environment.report_deployed().await?;
     environment.wait_until_ready().await?;
-    wait_until_idle(&controller.admin).await?;
     phases.push(environment.phase("agents report", &controller, snapshot).await?);
 
     let snapshot = environment.snapshot(Some(&controller)).await?;
@@ -146,7 +152,6 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     environment
         .wait_for_deployments(usize::try_from(before)? + size.clusters, "PUT")
         .await?;
-    wait_until_idle(&controller.admin).await?;
     phases.push(
         environment
             .phase("a new version of one HelmOp", &controller, snapshot)
@@ -156,7 +161,6 @@ pub async fn measure(size: Size) -> Result<Delivery> {
     let snapshot = environment.snapshot(Some(&controller)).await?;
     environment.set_password("second").await?;
     environment.wait_for_password("second").await?;
-    wait_until_idle(&controller.admin).await?;
     phases.push(
         environment
             .phase("a new password for one HelmOp", &controller, snapshot)
@@ -188,7 +192,12 @@ fn namespace(object: &Value) -> String {
 
 impl Environment {
     async fn new(size: Size) -> Result<Self> {
-        let bed = helmops::control_plane_with(&[Part::Standalone], false).await?;
+        let options = Options {
+            manifests: Part::paths(&[Part::Base, Part::Standalone]),
+            memory: Memory::Unlimited,
+            ..Options::default()
+        };
+        let bed = TestBed::start(&options).await?;
         let kubectl = bed.kubectl();
         kubectl.run(&["create", "namespace", NAMESPACE]).await?.ok()?;
         let folder = TempDir::new()?;
@@ -324,12 +333,18 @@ impl Environment {
         Ok(Snapshot {
             requests: self.requests().await?,
             cpu,
+            api_server: ApiServerUsage::of(&self.bed).await?,
             at: Instant::now(),
         })
     }
 
+    /// A phase in which everything has just been written.
     async fn phase(&self, what: &'static str, controller: &Running, before: Snapshot) -> Result<Phase> {
+        let written = before.at.elapsed();
+        wait_until_idle(&controller.admin).await?;
         let time = before.at.elapsed();
+        let mut api_server = ApiServerUsage::of(&self.bed).await?;
+        api_server.cpu = api_server.cpu.saturating_sub(before.api_server.cpu);
         let pid = controller.process.pid()?;
         let cpu = usage::cpu_time(pid)?.saturating_sub(before.cpu);
         let mut requests = self.requests().await?;
@@ -338,7 +353,9 @@ impl Environment {
         }
         Ok(Phase {
             what,
+            written,
             time,
+            api_server,
             cpu,
             peak: usage::memory(pid)?.peak,
             requests,
@@ -376,8 +393,8 @@ impl Environment {
 /// The report, as Markdown.
 pub fn report(delivery: &Delivery) -> String {
     let mut lines = vec![
-        "| what | time s | CPU s | peak MiB | requests |".to_owned(),
-        "| :--- | ---: | ---: | ---: | :--- |".to_owned(),
+        "| what | written after s | idle after s | CPU s | peak MiB | API server: CPU s | MiB | etcd MiB | requests |".to_owned(),
+        "| :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | :--- |".to_owned(),
     ];
     lines.extend(delivery.phases.iter().map(row));
     lines.push(format!(
@@ -391,11 +408,15 @@ fn row(phase: &Phase) -> String {
     let requests = phase.requests.iter().filter(|(_, count)| **count > 0);
     let requests: Vec<_> = requests.map(|(what, count)| format!("{count} {what}")).collect();
     format!(
-        "| {} | {:.2} | {:.2} | {:.1} | {} |",
+        "| {} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} | {:.0} | {:.0} | {} |",
         phase.what,
+        phase.written.as_secs_f64(),
         phase.time.as_secs_f64(),
         phase.cpu.as_secs_f64(),
         f64::from(phase.peak) / 1024.0,
+        phase.api_server.cpu.as_secs_f64(),
+        phase.api_server.memory / MIB,
+        phase.api_server.storage / MIB,
         requests.join(", ")
     )
 }
