@@ -280,20 +280,21 @@ wire! {
     /// A resolved chart with its version. The version is kept until repository, chart or version change in the spec, or
     /// a poll finds a newer version.
     pub struct ResolvedChart {
-        /// URL of the repository, without credentials.
+        /// URL of the repository, without credentials; with `git+` before it for a Git repository.
         "repo" => repo: String,
-        /// Name of the chart.
+        /// Name of the chart, or its folder in a Git repository.
         "chart" => chart: String,
-        /// The requested version or range.
+        /// The requested version or range, or which commit of a Git repository counts.
         "constraint" => constraint: String,
         /// The `semverFilter` that the range was resolved with. Empty for none.
         "semverFilter" | nullable => semver_filter: String,
         /// The resolved version.
         "version" => version: String,
         /// Digest of the version's archive (SHA-256 in hex, as the index lists it) or of its manifest (`sha256:…`, in a
-        /// registry), at the time of the resolution. Empty if it is not known.
+        /// registry), at the time of the resolution; for Git, the IDs of the folders that the chart consists of. Empty if it is not known.
         "digest" => digest: String,
-        /// URL of the version's archive or manifest, without credentials. Empty if it is not known.
+        /// URL of the version's archive or manifest, without credentials; for Git, the repository with the commit in which this chart was found.
+        /// Empty if it is not known.
         "url" => url: String,
         /// `Follow` if another digest of the same version is released, see `spec.onDigestChange`. Otherwise empty.
         "onDigestChange" | nullable => on_digest_change: String,

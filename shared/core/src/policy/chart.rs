@@ -90,11 +90,15 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
             text: chart,
             candidates: Ok(vec![chart.into()]),
         },
-        ChartSource::Packed { path, .. } => PolicySubject {
-            field: "path",
-            text: path,
-            candidates: Ok(vec![path.into()]),
-        },
+        ChartSource::Packed { path, .. } => {
+            // An expression that matches the empty text alone would be a riddle.
+            let path = if path.is_empty() { "." } else { path };
+            PolicySubject {
+                field: "path",
+                text: path,
+                candidates: Ok(vec![path.into()]),
+            }
+        }
     }
 }
 
@@ -313,6 +317,7 @@ mod tests {
                 &["git+ssh://h:443/g/n.git"],
                 &["web"],
             ),
+            ("git+https://h/g/n.git", "", &["git+https://h/g/n.git"], &["."]),
             ("https://h/stable", "web", &["https://h/stable"][..], &["web"][..]),
             (
                 "",
