@@ -46,7 +46,13 @@ impl RequestedChart<'_, '_> {
         if holds {
             self.changed_digest = found.digest;
         } else {
-            if self.version.as_ref() != Some(&found) {
+            // The same files may be found at another URL: in a later commit, which reverts to them.
+            let has_files = |recorded: &ChartVersion| {
+                *recorded == found
+                    || !found.digest.is_empty()
+                        && (&recorded.version, &recorded.digest) == (&found.version, &found.digest)
+            };
+            if !self.version.as_ref().is_some_and(has_files) {
                 self.content.clear();
             }
             self.version = Some(found);

@@ -745,7 +745,10 @@ fn a_digest_that_changes_is_held_unless_it_is_followed() {
         let requested = &mut charts.as_mut_slice()[0];
         requested.resolved(found("1.2.0", "a"));
         "s-1".clone_into(&mut requested.content);
-        requested.resolved(resolved);
+        requested.resolved(ChartVersion {
+            url: "https://h/elsewhere".to_owned(),
+            ..resolved
+        });
         let record = charts.records().remove(0);
         let case = format!("{repo} {policy} {record:?}");
         assert_eq!(
