@@ -22,6 +22,8 @@ pub struct ChartInGit {
     pub source: GitSource,
     /// The name of the Secret with the access; empty for none.
     pub secret: String,
+    /// Whether the certificate of the server is not verified.
+    pub insecure_skip_tls_verify: bool,
     /// The Secrets that are needed for it.
     pub objects: Vec<Value>,
     /// What could not be converted as it was.
@@ -49,6 +51,7 @@ impl ChartInGit {
                 ..GitSource::default()
             },
             secret: String::new(),
+            insecure_skip_tls_verify: false,
             objects: Vec::new(),
             notes: Vec::new(),
             published: fields.refusal(field, Gap::Unpublished, text),
@@ -72,9 +75,13 @@ impl ChartInGit {
             return;
         }
         helm.chart.clear();
+        spec.insecure_skip_tls_verify |= self.insecure_skip_tls_verify;
         // That of a flag.
-        let secret = Some(mem::take(&mut spec.helm_secret_name)).filter(|name| !name.is_empty());
-        let secret = secret.unwrap_or(self.secret);
+        let mut secret = mem::take(&mut spec.helm_secret_name);
+        if secret.is_empty() {
+            secret = self.secret;
+            draft.objects.append(&mut self.objects);
+        }
         if !secret.is_empty() {
             self.source.secret_ref = Some(LocalReference {
                 name: secret,
@@ -85,7 +92,6 @@ impl ChartInGit {
             git: Some(Box::new(self.source)),
             ..ChartSource::default()
         });
-        draft.objects.append(&mut self.objects);
         draft.notes.append(&mut self.notes);
     }
 }
@@ -120,7 +126,7 @@ fn name(path: &str) -> &str {
 }
 
 /// Git servers have the user `git` for SSH, which other tools take if none is written.
-fn with_user(url: &str) -> String {
+pub fn with_user(url: &str) -> String {
     match url.strip_prefix("ssh://") {
         Some(rest) if !rest.split('/').next().unwrap_or_default().contains('@') => {
             format!("ssh://git@{rest}")

@@ -2,6 +2,7 @@
 
 use helm_index::VersionRequest;
 use helmops_api::GitReference;
+use masterminds_semver::Version;
 
 use crate::create::{
     draft::Draft,
@@ -34,10 +35,17 @@ pub fn convert(source: &mut Fields<'_>, url: &str, path: &str, draft: &mut Draft
         let note = source.refusal("tagPrefix", Gap::Unpublished, TAG_PREFIX);
         chart.notes.push(note);
     }
-    let branch = reference.as_ref().map_or("", |reference| &*reference.branch);
-    if branch == revision && !branch.is_empty() && !BRANCHES.contains(&branch) {
+    let named = reference.as_ref().filter(|_| !BRANCHES.contains(&&*revision));
+    let is_taken =
+        |name: fn(&GitReference) -> &String| named.is_some_and(|reference| *name(reference) == revision);
+    if is_taken(|reference| &reference.branch) {
         let text = format!(
             "{revision:?} is taken for a branch; if it is a tag, write it into chartSource.git.ref.tag, and a commit in full into ref.commit"
+        );
+        chart.notes.push(source.note("targetRevision", text));
+    } else if is_taken(|reference| &reference.tag) {
+        let text = format!(
+            "{revision:?} is taken for a tag; if it is a branch, write it into chartSource.git.ref.branch"
         );
         chart.notes.push(source.note("targetRevision", text));
     }
@@ -48,7 +56,9 @@ pub fn convert(source: &mut Fields<'_>, url: &str, path: &str, draft: &mut Draft
     chart
 }
 
-/// Which commit a revision means: Argo CD takes it for a commit, then for a range of tags, then for a name.
+/// Which commit a revision means: Argo CD takes it for a commit, then for a range of tags, then for a name. A version is a name, complete or not.
+///
+/// Source: Argo CD's `util/versions/versions.go`, `MaxVersion`.
 fn reference(revision: &str) -> Option<GitReference> {
     let mut reference = GitReference::default();
     let is_hex = |c: u8| c.is_ascii_hexdigit();
@@ -58,6 +68,8 @@ fn reference(revision: &str) -> Option<GitReference> {
         return Some(reference);
     } else if COMMIT.contains(&revision.len()) && revision.bytes().all(is_hex) {
         reference.commit = revision.to_ascii_lowercase();
+    } else if Version::parse(revision).is_ok() {
+        revision.clone_into(&mut reference.tag);
     } else if VersionRequest::parse(revision).is_ok() {
         revision.clone_into(&mut reference.semver);
     } else {
@@ -81,7 +93,10 @@ mod tests {
             (&*upper, "commit", commit),
             ("1.x", "semver", "1.x"),
             (">=1 <2", "semver", ">=1 <2"),
-            ("v1.2.3", "semver", "v1.2.3"),
+            ("v1.2.3", "tag", "v1.2.3"),
+            ("1.2", "tag", "1.2"),
+            ("v1.0", "tag", "v1.0"),
+            ("2024", "tag", "2024"),
             ("main", "branch", "main"),
             ("release-1.2", "branch", "release-1.2"),
             ("0123abc", "branch", "0123abc"),

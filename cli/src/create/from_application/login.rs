@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use helmops_git::{GIT_PREFIX, Location};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::create::{
     draft::Draft,
-    in_git::{ChartInGit, is_ssh},
+    in_git::{ChartInGit, is_ssh, with_user},
     objects::{
         Objects, Used,
         documents::Document,
@@ -39,6 +40,8 @@ const UNKNOWN: [&str; 6] = [
 /// What only a Git server gets.
 const TOKEN: &str = "bearerToken";
 const SSH_KEY: &str = "sshPrivateKey";
+/// What Argo CD sends to a Git server with a token that has no user.
+const TOKEN_USER: &str = "x-access-token";
 /// With one of these, a repository needs no credentials of another Secret.
 const LOGIN: [&str; 7] = [
     "username",
@@ -72,14 +75,13 @@ pub fn of_git(
     objects: &Objects,
     (source, url): (&Fields<'_>, &str),
     chart: &mut ChartInGit,
-    draft: &mut Draft,
     used: &mut Used,
 ) {
     let mut access = Draft::default();
     add(objects, url, (source, Server::Git), &mut access, used);
     let spec = access.helmop.spec;
     chart.secret = spec.helm_secret_name;
-    draft.helmop.spec.insecure_skip_tls_verify = spec.insecure_skip_tls_verify && !is_ssh(url);
+    chart.insecure_skip_tls_verify = spec.insecure_skip_tls_verify && !is_ssh(url);
     chart.objects.append(&mut access.objects);
     chart.notes.append(&mut access.notes);
 }
@@ -91,9 +93,9 @@ fn add(
     draft: &mut Draft,
     used: &mut Used,
 ) {
-    let repository = find(objects, REPOSITORY, url);
+    let repository = find(objects, REPOSITORY, (url, server));
     let is_complete = repository.is_some_and(|(_, document)| has_login(&Texts::of(document)));
-    let credentials = find(objects, CREDENTIALS, url).filter(|_| !is_complete);
+    let credentials = find(objects, CREDENTIALS, (url, server)).filter(|_| !is_complete);
     let Some((_, named)) = repository.or(credentials) else {
         return;
     };
@@ -156,7 +158,8 @@ fn take(known: &Known, server: Server, data: &mut Map<String, Value>) -> Vec<Str
     let title = |key| known.get(key).map_or("", |(_, title)| &**title);
     let (username, password) = (of("username"), of("password"));
     if !username.is_empty() || !password.is_empty() {
-        add("username", username);
+        let is_token = server == Server::Git && username.is_empty();
+        add("username", if is_token { TOKEN_USER } else { username });
         add("password", password);
     }
     let (certificate, key) = (of("tlsClientCertData"), of("tlsClientCertKey"));
@@ -225,6 +228,17 @@ impl Server {
             Self::Git => GIT_SECRET,
         }
     }
+
+    /// A URL without what means nothing. Over SSH, a Git repository has two forms of it, and Argo CD ignores case.
+    fn normalized(self, url: &str) -> String {
+        if self == Self::Charts {
+            return plain(url).to_owned();
+        }
+        let url = with_user(url);
+        let identity = Location::parse(&url).map_or(url, |location| location.identity());
+        let url = identity.strip_prefix(GIT_PREFIX).unwrap_or(&identity);
+        plain(url).to_ascii_lowercase()
+    }
 }
 
 /// The text of a key; empty if there is none.
@@ -270,25 +284,30 @@ fn has_login(texts: &Texts) -> bool {
 }
 
 /// The Secret of a kind for a URL: of a repository with the same one, of credentials with the longest one that the URL starts with.
-fn find<'o>(objects: &'o Objects, kind: &str, url: &str) -> Option<(usize, &'o Document)> {
+fn find<'o>(
+    objects: &'o Objects,
+    kind: &str,
+    (url, server): (&str, Server),
+) -> Option<(usize, &'o Document)> {
+    let url = server.normalized(url);
     let candidates = objects
         .documents()
-        .filter_map(|(index, document)| Some((length(document, kind, url)?, (index, document))));
+        .filter_map(|(index, document)| Some((length(document, kind, (&url, server))?, (index, document))));
     let (_, found) = candidates.max_by_key(|(length, _)| *length)?;
     Some(found)
 }
 
-/// How much of a URL a Secret of a kind has; `None` if it is not for the URL.
-fn length(document: &Document, kind: &str, url: &str) -> Option<usize> {
+/// How much of a normalized URL a Secret of a kind has; `None` if it is not for the URL.
+fn length(document: &Document, kind: &str, (url, server): (&str, Server)) -> Option<usize> {
     if document.text("/kind") != "Secret" || document.text(LABEL) != kind {
         return None;
     }
     let texts = Texts::of(document);
-    let own = plain(texts.readable.get("url")?);
+    let own = server.normalized(texts.readable.get("url")?);
     let fits = if kind == REPOSITORY {
-        plain(url) == own
+        url == own
     } else {
-        plain(url).starts_with(own)
+        url.starts_with(&own)
     };
     fits.then_some(own.len())
 }

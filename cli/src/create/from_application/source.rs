@@ -184,7 +184,7 @@ fn folder(
         source.required("repoURL", Gap::Unpublished, REPOSITORY, &mut draft.notes);
     } else {
         let mut chart = git::convert(source, &url, &path, draft);
-        login::of_git(objects, (source, &url), &mut chart, draft, used);
+        login::of_git(objects, (source, &url), &mut chart, used);
         draft.git = Some(chart);
         if is_automated {
             let note = source.note("targetRevision", "set --poll");

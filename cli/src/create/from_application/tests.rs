@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::CONVERSION;
 use crate::create::{
     ChartFlags,
+    batch::Batch,
     note::Gap,
     objects::{
         Objects, Settings,
@@ -236,7 +237,16 @@ fn what_is_no_chart_is_refused() {
         "  source: {{{git}, path: charts/web, helm: {{values: 'a: 1'}}}}\n"
     ));
     let objects = Objects::of(input(&CONVERSION, &[("a.yaml", &text)], false), settings()).unwrap();
-    let mut batch = objects.batch(None).unwrap();
+    let batch = published(objects.batch(None).unwrap());
+    let helm = json!(batch.drafts[0].helmop.spec.bundle.options.helm);
+    assert_eq!(
+        (&helm["chart"], &helm["values"]),
+        (&json!("web"), &json!({ "a": 1 }))
+    );
+}
+
+/// The first HelmOp, with flags that name where its chart is published.
+fn published(mut batch: Batch) -> Batch {
     let flags = ChartFlags {
         repo: Some("https://charts.example.com".to_owned()),
         version: Some("1.2.3".to_owned()),
@@ -244,11 +254,7 @@ fn what_is_no_chart_is_refused() {
     };
     flags.apply(&mut batch.drafts[0].helmop).unwrap();
     batch.settle(&[]);
-    let helm = json!(batch.drafts[0].helmop.spec.bundle.options.helm);
-    assert_eq!(
-        (&helm["chart"], &helm["values"]),
-        (&json!("web"), &json!({ "a": 1 }))
-    );
+    batch
 }
 
 #[test]
@@ -277,6 +283,11 @@ fn a_folder_in_git_may_be_a_chart() {
             &[revision],
         ),
         (", targetRevision: 1.x, helm: {}", json!({ "semver": "1.x" }), &[]),
+        (
+            ", targetRevision: v1.2, helm: {}",
+            json!({ "tag": "v1.2" }),
+            &[revision],
+        ),
         (
             ", targetRevision: refs/tags/a, helm: {}",
             json!({ "tag": "a" }),
@@ -314,6 +325,14 @@ fn a_git_server_gets_other_logins() {
         ),
         (
             https,
+            "password: t",
+            json!({ "username": "x-access-token", "password": "t" }),
+            "own",
+            false,
+            "",
+        ),
+        (
+            https,
             "bearerToken: t, insecure: 'true'",
             json!({ "bearerToken": "t" }),
             "own",
@@ -337,7 +356,13 @@ fn a_git_server_gets_other_logins() {
             "spec.source.repoURL",
         ),
     ] {
-        let text = app(&source(url)) + &secret("own", "repository", url.trim_end_matches(".git"), data);
+        // Argo CD finds it, although it is written in another way.
+        let own = if url == ssh {
+            "git@Git.example.com:/a"
+        } else {
+            "https://GIT.example.com/a"
+        };
+        let text = app(&source(url)) + &secret("own", "repository", own, data);
         let batch = settled(input(&CONVERSION, &[("a.yaml", &text)], false), settings(), &[]);
         let [draft] = &batch.drafts[..] else {
             panic!("{:?}", refusals(&batch))
@@ -355,6 +380,14 @@ fn a_git_server_gets_other_logins() {
         assert_eq!(draft.helmop.spec.insecure_skip_tls_verify, skips, "{data}");
         let paths: Vec<_> = draft.notes.iter().map(|note| &*note.path).collect();
         assert_eq!(paths.join(" "), noted, "{data}");
+        // What holds for the Git server does not for another one.
+        let objects = Objects::of(input(&CONVERSION, &[("a.yaml", &text)], false), settings()).unwrap();
+        let batch = published(objects.batch(None).unwrap());
+        let [draft] = &batch.drafts[..] else {
+            panic!("{:?}", refusals(&batch))
+        };
+        assert!(!draft.helmop.spec.insecure_skip_tls_verify, "{data}");
+        assert_eq!(draft.objects, Vec::<Value>::new(), "{data}");
     }
 }
 
