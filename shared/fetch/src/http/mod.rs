@@ -212,7 +212,7 @@ impl HttpClient {
             let Some(to) = redirects::next(&response, redirects)? else {
                 return Ok(response);
             };
-            redirects::check_method(&request.method, response.status(), &to)?;
+            redirects::check_method(&request.method, response.status(), &url, &to)?;
             self.addresses.check_url(&to)?;
             redirects::strip(&mut headers, &url, &to);
             url = to;

@@ -42,19 +42,27 @@ pub fn next(response: &Response, redirects: usize) -> Result<Option<Url>, FetchE
     Ok(Some(without_credentials(to)))
 }
 
-/// Whether a request may be repeated at the target of a redirect as it is. With other statuses a client would send GET.
+/// Whether a request may be repeated at the target of a redirect as it is. With other statuses a client would send GET. A body is sent to one
+/// server only, since it may have credentials.
 ///
 /// # Errors
 /// If it may not.
-pub fn check_method(method: &Method, status: StatusCode, to: &Url) -> Result<(), FetchErrorKind> {
+pub fn check_method(method: &Method, status: StatusCode, from: &Url, to: &Url) -> Result<(), FetchErrorKind> {
     let keeps_method = matches!(
         status,
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
     );
-    if *method != Method::POST || keeps_method {
+    let is_other_server = origin(from) != origin(to);
+    if *method != Method::POST || keeps_method && !is_other_server {
         return Ok(());
     }
     let to = redacted(to.as_str());
+    if is_other_server {
+        return Err(FetchErrorKind::Redirect(format!(
+            "the server redirects a request with a body to another server, {to}, which gets none, since it may have credentials; use the URL that it \
+             redirects to"
+        )));
+    }
     Err(FetchErrorKind::Redirect(format!(
         "the server redirects a request with a body to {to} with status {}, which would lose the body; use the URL that it redirects to",
         status.as_u16()

@@ -506,11 +506,17 @@ async fn logins_and_tokens_are_sent_to_the_repository_only() {
 async fn a_request_with_a_body_is_repeated_only_as_it_is() {
     for (code, is_repeated) in [(307, true), (308, true), (301, false), (302, false), (303, false)] {
         let shared = with_charts();
-        let other = serve(&shared).await;
-        let to = other.url();
-        let server = Server::http(move |head| match &*head.method {
-            "GET" => reply(&shared, head),
-            _ => status(code, &[("Location", &format!("{to}{}", head.target))]),
+        let server = Server::http(move |head| {
+            let moved = head.target.strip_prefix("/moved");
+            match (&*head.method, moved) {
+                (_, Some(target)) => {
+                    let mut head = head.clone();
+                    head.target = target.to_owned();
+                    reply(&shared, &head)
+                }
+                ("GET", None) => reply(&shared, head),
+                _ => status(code, &[("Location", &format!("/moved{}", head.target))]),
+            }
         })
         .await;
         let poll = TestResolver::new()
@@ -518,12 +524,9 @@ async fn a_request_with_a_body_is_repeated_only_as_it_is() {
             .await;
         if is_repeated {
             changed(poll);
-            assert!(other.requests().iter().all(|head| !head.body.is_empty()));
-            assert_eq!(
-                other.authorizations(),
-                ["", "", ""],
-                "the login is for the other server"
-            );
+            let requests = server.requests();
+            let moved = requests.iter().filter(|head| head.target.starts_with("/moved"));
+            assert!(moved.clone().count() > 0 && moved.clone().all(|head| !head.body.is_empty()));
         } else {
             assert_fails(poll, Reason::RepositoryError, &["would lose the body"]);
         }
