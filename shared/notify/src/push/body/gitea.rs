@@ -28,7 +28,7 @@ pub(super) fn read(headers: &Headers<'_>, body: &[u8]) -> Result<Vec<Announcemen
     }
     let push: Push = json(body)?;
     // A deletion has no commit.
-    if push.after.bytes().all(|digit| digit == b'0') {
+    if !push.after.is_empty() && push.after.bytes().all(|digit| digit == b'0') {
         return Ok(Vec::new());
     }
     let pushed = Announcement::of_git(&push.repository.full_name, &push.reference);
