@@ -226,6 +226,8 @@ impl BucketKeys {
             })
         };
         let authority = self.get(AUTHORITY_HOST);
+        // The constants of Azure's libraries end with a slash.
+        let authority = authority.map(|host| host.trim_end_matches('/').to_owned());
         if authority
             .as_ref()
             .is_some_and(|host| !host.starts_with("https://"))

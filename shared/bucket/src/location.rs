@@ -11,6 +11,20 @@ pub const MAX_SHOWN: usize = 100;
 const DEFAULT_REGION: &str = "us-east-1";
 /// The endpoint of S3 in that region.
 const AWS: &str = "s3.amazonaws.com";
+/// The domain of Amazon's servers.
+const AMAZON: &str = "amazonaws.com";
+/// That of Alibaba's servers, which have buckets in the host only.
+const ALIBABA: &str = ".aliyuncs.com";
+/// Domains of servers that have buckets in the host.
+const IN_HOST: [&str; 7] = [
+    AMAZON,
+    "amazonaws.com.cn",
+    ALIBABA,
+    "myhuaweicloud.com",
+    "myqcloud.com",
+    "digitaloceanspaces.com",
+    "storage.googleapis.com",
+];
 /// The endpoint of Google Cloud Storage.
 const GCP: &str = "storage.googleapis.com";
 /// The longest name of a bucket: Google Cloud Storage has names of domains.
@@ -126,11 +140,15 @@ impl BucketLocation {
         }
     }
 
-    /// Whether the host of the endpoint begins with the name of the bucket, so that paths do not.
+    /// Whether the host of the endpoint begins with the name of the bucket, so that paths do not. Other servers than those of these clouds may
+    /// be named like a bucket.
     pub fn is_in_host(&self) -> bool {
         let host = self.endpoint.host_str().unwrap_or_default();
-        host.strip_prefix(&*self.name)
-            .is_some_and(|rest| rest.starts_with('.'))
+        let is_of_protocol = matches!(self.provider, Provider::Generic | Provider::Aws);
+        let rest = host
+            .strip_prefix(&*self.name)
+            .and_then(|rest| rest.strip_prefix('.'));
+        is_of_protocol && rest.is_some_and(|rest| IN_HOST.into_iter().any(|cloud| rest.ends_with(cloud)))
     }
 
     /// The name of an object at a path below the prefix.
@@ -158,7 +176,9 @@ impl BucketLocation {
 }
 
 fn error(field: &'static str, text: &str, problem: &'static str) -> BucketFieldError {
-    let text = if text.contains('@') { "…" } else { text };
+    // Before an @ may be a login, and a query may be the signature of Azure.
+    let end = text.find(['?', '#']).unwrap_or(text.len());
+    let text = text.get(..end).filter(|text| !text.contains('@')).unwrap_or("…");
     BucketFieldError {
         field,
         text: cut(text.to_owned(), MAX_SHOWN),
@@ -241,7 +261,9 @@ fn endpoint(provider: Provider, region: &str, fields: &BucketFields<'_>) -> Resu
         );
     };
     let has_path = !url.path().trim_matches('/').is_empty();
-    let is_account = provider == Provider::Azure && !url.path().trim_matches('/').contains('/');
+    let has_host_of_account = url.host_str().is_some_and(|host| host.contains(".blob."));
+    let is_account =
+        provider == Provider::Azure && !has_host_of_account && !url.path().trim_matches('/').contains('/');
     match url.scheme() {
         "https" => {}
         "http" if fields.insecure => {}
@@ -261,15 +283,26 @@ fn endpoint(provider: Provider, region: &str, fields: &BucketFields<'_>) -> Resu
             "has a path; write the server alone, the bucket in bucketName, and the folder in prefix",
         );
     }
-    Ok(in_region(provider, region, url))
+    Ok(in_cloud(provider, region, fields.name, url))
 }
 
-/// Amazon has a server in each region, and that of all knows the buckets of one.
-fn in_region(provider: Provider, region: &str, mut url: Url) -> Url {
-    if provider == Provider::Aws && url.host_str() == Some(AWS) && region != DEFAULT_REGION {
-        // A region has no character that a host has not, but an underscore: then the host stays, and its server says what is wrong.
-        let _ = url.set_host(Some(&format!("s3.{region}.amazonaws.com")));
-    }
+/// Amazon has a server in each region, and that of all knows the buckets of one. Alibaba has a server for each bucket.
+fn in_cloud(provider: Provider, region: &str, name: &str, mut url: Url) -> Url {
+    let host = url.host_str().unwrap_or_default();
+    let host =
+        if matches!(provider, Provider::Aws | Provider::Generic) && host == AWS && region != DEFAULT_REGION {
+            let end = if region.starts_with("cn-") { ".cn" } else { "" };
+            format!("s3.{region}.{AMAZON}{end}")
+        } else if provider == Provider::Generic
+            && host.ends_with(ALIBABA)
+            && !host.starts_with(&format!("{name}."))
+        {
+            format!("{name}.{host}")
+        } else {
+            return url;
+        };
+    // A region has no character that a host has not, but an underscore: then the host stays, and its server says what is wrong.
+    let _ = url.set_host(Some(&host));
     url
 }
 
@@ -321,8 +354,28 @@ mod tests {
                 "http://minio:9000/charts",
             ),
             (
-                fields("generic", "https://charts.oss.example.com"),
-                "https://charts.oss.example.com",
+                fields("generic", "https://charts.s3.eu-west-1.amazonaws.com"),
+                "https://charts.s3.eu-west-1.amazonaws.com",
+            ),
+            (
+                fields("generic", "oss-cn-hangzhou.aliyuncs.com"),
+                "https://charts.oss-cn-hangzhou.aliyuncs.com",
+            ),
+            // A server may be named like the bucket.
+            (
+                fields("generic", "https://charts.example.com"),
+                "https://charts.example.com/charts",
+            ),
+            (
+                fields("azure", "https://charts.blob.core.windows.net"),
+                "https://charts.blob.core.windows.net/charts",
+            ),
+            (
+                BucketFields {
+                    region: "cn-north-1",
+                    ..fields("aws", "")
+                },
+                "https://s3.cn-north-1.amazonaws.com.cn/charts",
             ),
         ] {
             assert_eq!(BucketLocation::parse(&fields).unwrap().shown(), expected);
@@ -374,8 +427,19 @@ mod tests {
         ] {
             assert!(error.contains(expected), "{expected:?} is missing in: {error}");
         }
-        let error = with(|all| all.endpoint = "https://user:geheim@s3.example.com");
-        assert!(error.contains("login") && !error.contains("geheim"), "{error}");
+        for (endpoint, expected) in [
+            ("https://user:geheim@s3.example.com", "login"),
+            ("https://acme.blob.core.windows.net?sp=r&sig=geheim", "key sasKey"),
+            ("ftp://s3.example.com?sig=geheim", "scheme"),
+        ] {
+            let mut all = fields("azure", "");
+            all.endpoint = endpoint;
+            let error = BucketLocation::parse(&all).unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("geheim"), "{error}");
+        }
+        let with_container = fields("azure", "https://acme.blob.core.windows.net/charts");
+        let error = BucketLocation::parse(&with_container).unwrap_err().to_string();
+        assert!(error.contains("has a path"), "{error}");
     }
 
     #[test]

@@ -22,6 +22,41 @@ pub(super) struct ListingKey {
     pub identity: [u8; 32],
 }
 
+/// What is listed.
+#[derive(Clone, Copy)]
+enum Listed<'l> {
+    /// All objects whose names have this start.
+    Below(&'l str),
+    /// One object. A server may send it with any page: those of Azure and of Google may have no objects, and more after them.
+    Only(&'l str),
+}
+
+impl<'l> Listed<'l> {
+    /// The start of the names. Of a single object, it is all of its name but its end: of Azure, the store leaves out an object whose name is
+    /// the prefix.
+    fn prefix(self) -> &'l str {
+        match self {
+            Self::Below(prefix) => prefix,
+            Self::Only(name) => {
+                let end = name.char_indices().next_back().map_or(0, |(at, _)| at);
+                name.get(..end).unwrap_or_default()
+            }
+        }
+    }
+
+    const fn page_size(self) -> usize {
+        match self {
+            Self::Below(_) => PAGE,
+            Self::Only(_) => FEW,
+        }
+    }
+
+    /// Whether nothing that is needed is listed after this object: names are in their order.
+    fn is_last(self, name: &str) -> bool {
+        matches!(self, Self::Only(wanted) if name >= wanted)
+    }
+}
+
 impl ListingKey {
     pub fn bytes(&self) -> usize {
         let BucketLocation {
@@ -71,11 +106,13 @@ impl Source<'_> {
         let objects = match archive {
             Some(path) => {
                 // All of a name but its end: of Azure, the store leaves out an object whose name is the prefix.
-                let mut start = self.location.object(path);
-                start.pop();
-                self.list(permit, &start, FEW).await?
+                let object = self.location.object(path);
+                self.list(permit, Listed::Only(&object)).await?
             }
-            None => self.list(permit, &self.location.listed_prefix(), PAGE).await?,
+            None => {
+                self.list(permit, Listed::Below(&self.location.listed_prefix()))
+                    .await?
+            }
         };
         let limit = self.buckets.limits.folders;
         let named = move || BucketFolders::new(&objects, limit);
@@ -90,15 +127,19 @@ impl Source<'_> {
     async fn list(
         &self,
         permit: RequestPermit,
-        prefix: &str,
-        page_size: usize,
+        listed: Listed<'_>,
     ) -> Result<Vec<ListedObject>, BucketError> {
         let limits = self.buckets.limits;
         let session = self.session(permit, Operation::List, limits.page)?;
         let base = self.location.listed_prefix();
         let (mut objects, mut next) = (Vec::new(), None);
         for _ in 0..limits.pages {
-            let page = session.page(prefix, next, page_size).await?;
+            let page = session.page(listed.prefix(), next, listed.page_size()).await?;
+            let is_enough = page
+                .result
+                .objects
+                .iter()
+                .any(|object| listed.is_last(object.location.as_ref()));
             for object in &page.result.objects {
                 let path = object.location.as_ref().strip_prefix(&*base);
                 let listed = path.map(|path| ListedObject {
@@ -114,7 +155,7 @@ impl Source<'_> {
                 return Err(self.too_large(format!("there are more than {} objects", limits.objects)));
             }
             next = page.page_token.filter(|token| !token.is_empty());
-            if next.is_none() || page_size == FEW {
+            if next.is_none() || is_enough {
                 return Ok(objects);
             }
         }

@@ -310,6 +310,17 @@ async fn an_archive_is_used_as_it_is() {
     upload(&second);
     let poll = resolver.bucket(&signed(), &chart, Some(&packed.content)).await;
     assert_eq!(changed(poll).version, "1.2.4");
+    // One page, and no more than that with its name.
+    put(&bucket, "web-1.tg-1", "");
+    put(&bucket, "web-1.tgz-1", "");
+    let shared = Arc::clone(&bucket);
+    let pages = Server::http(move |head| reply(&shared, head, 1)).await;
+    changed(
+        TestResolver::new()
+            .bucket(&signed(), &at(&pages, "web-1.tgz"), None)
+            .await,
+    );
+    assert_eq!(pages.lines().len(), 3);
 
     put(&bucket, "web-1.tgz", "no archive");
     let poll = resolver.bucket(&signed(), &chart, None).await;
@@ -611,10 +622,18 @@ async fn azure_takes_a_key_a_signature_or_nothing() {
             assert!(query.is_none_or(|query| line.contains(query)), "{line}");
         }
     }
-    // An archive, which is found, and is none.
+    // An archive, which is found on the second page, and is none.
     let archives = Server::http(|head| {
-        if head.target.contains("comp=list") {
+        if head.target.contains("marker=m") {
             response(200, &[], AZURE_LIST.replace("web/Chart.yaml", "web.tgz"))
+        } else if head.target.contains("comp=list") {
+            let blob = AZURE_LIST.find("<Blob>").unwrap()..AZURE_LIST.find("</Blobs>").unwrap();
+            let none = AZURE_LIST.replace(&AZURE_LIST[blob], "");
+            response(
+                200,
+                &[],
+                none.replace("<NextMarker/>", "<NextMarker>m</NextMarker>"),
+            )
         } else {
             azure(head)
         }
