@@ -91,9 +91,9 @@ impl SubjectArgs {
             Some(path) => (from_file(path)?, Origin::File),
             None => (self.requested(), Origin::Flags),
         };
-        let git = helmop.spec.git();
-        let needs_cluster =
-            !helmop.spec.helm_secret_name.is_empty() || git.is_some_and(|git| git.secret_ref.is_some());
+        let packed = helmop.spec.packed();
+        let needs_cluster = !helmop.spec.helm_secret_name.is_empty()
+            || packed.is_some_and(|source| !source.secret_name().is_empty());
         if origin == Origin::Flags && !needs_cluster {
             return Subject::alone(helmop, origin);
         }

@@ -14,7 +14,7 @@ use helmops_fetch::{
     AccessSource, Addresses, ChartDownload, FetchMetrics, MAX_ARCHIVE, MemoryBounds, OWN_CA_BUNDLE,
     ResolutionMetrics, ResolveContext, Resolver, ca_bundle,
 };
-use helmops_model::chart::{source::ChartSource, url};
+use helmops_model::chart::source::ChartSource;
 use kube::Client;
 use tempfile::NamedTempFile;
 
@@ -113,7 +113,7 @@ pub async fn fetch(
     Ok(file)
 }
 
-/// Fetches the chart of an exact version of a HelmOp: from its Git repository, if it is in one.
+/// Fetches the chart of an exact version of a HelmOp: from its Git repository or bucket, if it is in one.
 ///
 /// # Errors
 /// If it cannot be fetched, or the repository has another version by now.
@@ -124,13 +124,13 @@ pub async fn fetch_of(
     helm: &HelmOptions,
     access: ChartAccess<'_>,
 ) -> Result<NamedTempFile, Failure> {
-    let Some(git) = helmop.spec.git() else {
+    if helmop.spec.packed().is_none() {
         return fetch(client, helm, access).await;
-    };
+    }
+    let name = helmop.metadata.name.as_deref().unwrap_or_default();
     let attempt = format!(
-        "cannot fetch version {} of the chart of {}",
-        helm.version,
-        url::redacted(&git.url)
+        "cannot fetch version {} of the chart of HelmOp {name}",
+        helm.version
     );
     let unable = |error: &dyn std::error::Error| Failure::unable(format!("{attempt}: {}", causes(error)));
     let policies = Policies::default();

@@ -1,6 +1,9 @@
 //! The state of a HelmOp in a line.
 
-use helmops_api::{Bundle, Condition, Decoded, GitSource, HelmOp, HelmOpStatus, Metadata, WithoutObjects};
+use helmops_api::{
+    BucketSource, Bundle, Condition, Decoded, GitSource, HelmOp, HelmOpStatus, Metadata, PackedChartSource,
+    WithoutObjects,
+};
 use helmops_model::chart::{source::ChartSource, url};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -62,15 +65,16 @@ impl HelmOpSummary {
             message,
         } = Verdict::of(helmop, status);
         let helm = helmop.spec.bundle.options.helm.as_ref();
-        let (repo, chart) = match helmop.spec.git() {
-            Some(git) => of_git(git),
+        let (repo, chart) = match helmop.spec.packed() {
+            Some(PackedChartSource::Git(git)) => of_git(git),
+            Some(PackedChartSource::Bucket(bucket)) => of_bucket(bucket, status),
             None => helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart)),
         };
         Self {
             chart,
             repo,
             version: status.version.clone(),
-            range: match (helmop.spec.git(), status.resolved.first()) {
+            range: match (helmop.spec.packed(), status.resolved.first()) {
                 (Some(_), resolved) => {
                     resolved.map_or_else(String::new, |resolved| resolved.constraint.clone())
                 }
@@ -108,6 +112,20 @@ fn of_git(git: &GitSource) -> (String, String) {
     let name = name.strip_suffix(".git").unwrap_or(name);
     let chart = if git.path.is_empty() { name } else { &git.path };
     (repo.clone(), chart.to_owned())
+}
+
+/// The bucket as it is recorded, and the path of the chart; without one, the chart is called as the bucket.
+fn of_bucket(bucket: &BucketSource, status: &HelmOpStatus) -> (String, String) {
+    let recorded = status.resolved.first().map(|resolved| resolved.repo.clone());
+    let path = if bucket.path.is_empty() {
+        &bucket.bucket_name
+    } else {
+        &bucket.path
+    };
+    (
+        recorded.unwrap_or_else(|| bucket.bucket_name.clone()),
+        path.clone(),
+    )
 }
 
 /// The repository without credentials, and the name of the chart. A registry names the chart at the end of its reference, and an archive

@@ -160,7 +160,8 @@ impl HelmOpSpec {
     /// The source in `spec.chartSource` of a chart that the controller packs; `None` for one in a repository or a registry.
     pub fn packed(&self) -> Option<PackedChartSource<'_>> {
         let source = self.chart_source.as_ref()?;
-        source.git.as_deref().map(PackedChartSource::Git)
+        let git = source.git.as_deref().map(PackedChartSource::Git);
+        git.or_else(|| source.bucket.as_deref().map(PackedChartSource::Bucket))
     }
 
     /// `spec.chartSource.git`.
@@ -174,6 +175,8 @@ impl HelmOpSpec {
 pub enum PackedChartSource<'a> {
     /// `spec.chartSource.git`.
     Git(&'a GitSource),
+    /// `spec.chartSource.bucket`.
+    Bucket(&'a BucketSource),
 }
 
 impl<'a> PackedChartSource<'a> {
@@ -181,6 +184,7 @@ impl<'a> PackedChartSource<'a> {
     pub fn secret_name(self) -> &'a str {
         match self {
             Self::Git(source) => source.secret_name(),
+            Self::Bucket(source) => source.secret_name(),
         }
     }
 }
@@ -195,6 +199,9 @@ wire! {
         /// The Git repository that the chart is in, in place of `helm.repo`, `helm.chart` and `helm.version`. The controller reads it, packs the
         /// chart, and delivers it as `Content`.
         "git" | nullable => git: Option<Box<GitSource>>,
+        /// The bucket that the chart is in, in place of `helm.repo`, `helm.chart` and `helm.version`. The controller reads it, packs the chart, and
+        /// delivers it as `Content`.
+        "bucket" | nullable => bucket: Option<Box<BucketSource>>,
     }
 }
 
@@ -218,6 +225,42 @@ wire! {
 }
 
 impl GitSource {
+    /// The name in `secretRef`; empty for none.
+    pub fn secret_name(&self) -> &str {
+        self.secret_ref.as_ref().map_or("", |reference| &reference.name)
+    }
+}
+
+wire! {
+    /// A chart in a bucket of S3, Google Cloud Storage or Azure Blob Storage.
+    pub struct BucketSource: [unknown: UnknownFields] {
+        /// The protocol and the keys of the Secret: `generic` for S3 of any server (the default), `aws`, `gcp` or `azure`.
+        #[schemars(extend("enum" = ["", "generic", "aws", "azure", "gcp"]))]
+        "provider" | nullable => provider: String,
+        /// Name of the bucket, or of the container of Azure.
+        "bucketName" => bucket_name: String,
+        /// The server, such as `minio.example.com:9000`; for `azure`, `https://ACCOUNT.blob.core.windows.net`. Not needed for `aws` and `gcp`.
+        "endpoint" | nullable => endpoint: String,
+        /// Region of the bucket, for S3. `us-east-1` by default.
+        "region" | nullable => region: String,
+        /// Folder that is listed; everything else is in it. The whole bucket by default.
+        "prefix" | nullable => prefix: String,
+        /// The chart below the prefix: its folder, such as `charts/web`, or its archive, such as `web-1.2.3.tgz`. The prefix itself by default.
+        "path" | nullable => path: String,
+        /// Allow requests without TLS.
+        "insecure" => insecure: bool,
+        /// Secret in the same namespace with the access: `accesskey` and `secretkey` for S3, `serviceaccount` for `gcp`, and for `azure`
+        /// `accountKey`, `sasKey`, or `tenantId`, `clientId` and `clientSecret`; `ca.crt` with certificates to trust. It stays in the
+        /// management cluster. Requests are not signed without it.
+        "secretRef" | nullable => secret_ref: Option<LocalReference>,
+        /// What is released: each change of the folder of the chart, with a version such as `1.2.3+0123456789ab` (`Revision`, the default for a
+        /// folder), or only another version in `Chart.yaml` (`ChartVersion`, the only one for an archive).
+        #[schemars(extend("enum" = ["", "Revision", "ChartVersion"]))]
+        "reconcileStrategy" | nullable => reconcile_strategy: String,
+    }
+}
+
+impl BucketSource {
     /// The name in `secretRef`; empty for none.
     pub fn secret_name(&self) -> &str {
         self.secret_ref.as_ref().map_or("", |reference| &reference.name)

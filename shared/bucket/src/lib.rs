@@ -18,6 +18,7 @@ mod folders;
 mod limits;
 mod location;
 mod refusal;
+mod request;
 
 pub use self::{
     chart_object::ChartObject,
@@ -26,6 +27,7 @@ pub use self::{
     limits::Limits,
     location::{BucketFieldError, BucketFields, BucketLocation, Provider},
     refusal::{Operation, Refusal, RefusalCause},
+    request::{BUCKET_PREFIX, BucketChart},
 };
 
 /// What a chart in a bucket consists of.

@@ -5,6 +5,8 @@ use helmops_chart::ChartPath;
 use thiserror::Error;
 use url::{Host, Url};
 
+use crate::BUCKET_PREFIX;
+
 /// The longest text in a message, in bytes.
 pub const MAX_SHOWN: usize = 100;
 /// The region of S3 where none is written.
@@ -162,6 +164,14 @@ impl BucketLocation {
     /// The start of the names of all objects below the prefix.
     pub fn listed_prefix(&self) -> String {
         self.prefix.below("")
+    }
+
+    /// Identifies the bucket in records and messages: a URL with `bucket+` before its scheme, and the prefix at its end. It has no credentials,
+    /// and a bucket keeps it with another provider or region.
+    pub fn identity(&self) -> String {
+        let prefix = self.prefix.as_str();
+        let separator = if prefix.is_empty() { "" } else { "/" };
+        format!("{BUCKET_PREFIX}{}{separator}{prefix}", self.shown())
     }
 
     /// Its name for messages.
@@ -454,6 +464,9 @@ mod tests {
         let path = ChartPath::parse("web/Chart.yaml").unwrap();
         assert_eq!(at("").object(&path), "web/Chart.yaml");
         assert_eq!(at("a/b/").object(&path), "a/b/web/Chart.yaml");
+        let identity = "bucket+https://s3.amazonaws.com/charts";
+        assert_eq!(at("").identity(), identity);
+        assert_eq!(at("a/b/").identity(), format!("{identity}/a/b"));
         assert_eq!(
             (&*at("").listed_prefix(), &*at("a/b").listed_prefix()),
             ("", "a/b/")

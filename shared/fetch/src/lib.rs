@@ -61,7 +61,7 @@ use self::{
 pub use self::{
     args::{AddressArgs, AddressArgsError},
     bounds::MemoryBounds,
-    bucket::{BucketChart, BucketError, BucketPoll, BucketQuery},
+    bucket::BucketError,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,
@@ -272,7 +272,7 @@ pub struct ChartResolver<'a> {
     helmop: &'a HelmOp,
     chart: &'a ChartRequest<'a>,
     deadline: Deadline,
-    access: Option<(Access, Reservation)>,
+    access: Option<(Arc<Access>, Reservation)>,
 }
 
 impl ChartResolver<'_> {
@@ -415,7 +415,7 @@ impl ChartResolver<'_> {
     }
 
     /// The credentials and the trust. The Secret is read once, before the first request to a repository.
-    async fn access(&mut self) -> Result<&Access, SecretError> {
+    async fn access(&mut self) -> Result<&Arc<Access>, SecretError> {
         let Self {
             resolver,
             context,
@@ -515,7 +515,7 @@ async fn read_access(
     context: ResolveContext<'_>,
     helmop: &HelmOp,
     chart: &ChartRequest<'_>,
-) -> Result<(Access, Reservation), SecretError> {
+) -> Result<(Arc<Access>, Reservation), SecretError> {
     let namespace = helmop.metadata.namespace.as_deref().unwrap_or_default();
     let own = ca_bundle(&helmop.spec.ca_bundle, OWN_CA_BUNDLE);
     let (secret, server) = match &chart.packed {
@@ -539,7 +539,7 @@ async fn read_access(
         None => access::repository_origin(chart.repo, access.plain_http),
         Some(packed) => packed::origin(&packed.source),
     };
-    Ok((access, memory))
+    Ok((Arc::new(access), memory))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Charts that are packed from files: the version that is requested now, and the archive of a version.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
 use helmops_git::Location;
 use helmops_model::chart::{
@@ -46,13 +46,18 @@ impl PackedError {
 
     /// Whether the source was read, and has no such chart.
     pub const fn is_of_selection(&self) -> bool {
-        matches!(self, Self::Git(GitError::Select { .. } | GitError::Chart { .. }))
+        matches!(
+            self,
+            Self::Git(GitError::Select { .. } | GitError::Chart { .. })
+                | Self::Bucket(BucketError::Chart { .. } | BucketError::NoArchive { .. })
+        )
     }
 
     /// The error of a Secret, in the words of the source that it is for.
     fn of_secret(source: &PackedSource, error: SecretError) -> Self {
         match source {
             PackedSource::Git(_) => Self::GitSecret(error),
+            PackedSource::Bucket(_) => Self::BucketSecret(error),
         }
     }
 }
@@ -71,6 +76,7 @@ impl ClassifiedError for PackedError {
 pub fn server(source: &PackedSource) -> Server {
     match source {
         PackedSource::Git(_) => Server::Git,
+        PackedSource::Bucket(_) => Server::Bucket,
     }
 }
 
@@ -81,6 +87,7 @@ pub fn origin(source: &PackedSource) -> String {
             Location::Http(url) => access::repository_origin(url.as_str(), false),
             Location::Ssh(_) => String::new(),
         },
+        PackedSource::Bucket(chart) => access::repository_origin(chart.location.endpoint.as_str(), false),
     }
 }
 
@@ -99,6 +106,12 @@ impl ChartResolver<'_> {
                     .git
                     .version(&resolver.http, access, chart, deployed, since);
                 Box::pin(version).await.map_err(PackedError::Git)
+            }
+            PackedSource::Bucket(chart) => {
+                let version = resolver
+                    .buckets
+                    .version(&resolver.http, access, chart, deployed, since);
+                Box::pin(version).await.map_err(PackedError::Bucket)
             }
         };
         version.map_err(ResolveError::Packed)
@@ -119,20 +132,32 @@ impl ChartResolver<'_> {
                 let archive = resolver
                     .git
                     .archive(&resolver.http, access, chart, version, limit);
-                Box::pin(archive).await.map_err(PackedError::Git)
+                let packed = Box::pin(archive).await;
+                packed
+                    .map(|packed| (packed.archive, packed.digest))
+                    .map_err(PackedError::Git)
+            }
+            PackedSource::Bucket(chart) => {
+                let archive = resolver
+                    .buckets
+                    .archive(&resolver.http, access, chart, version, limit);
+                let packed = Box::pin(archive).await;
+                packed
+                    .map(|packed| (packed.archive, packed.digest))
+                    .map_err(PackedError::Bucket)
             }
         };
-        let packed = packed.map_err(DownloadError::Packed)?;
-        output.write_all(&packed.archive).map_err(DownloadError::Write)?;
+        let (archive, sha256) = packed.map_err(DownloadError::Packed)?;
+        output.write_all(&archive).map_err(DownloadError::Write)?;
         Ok(Downloaded {
             output,
-            sha256: packed.digest,
-            bytes: packed.archive.len() as u64,
+            sha256,
+            bytes: archive.len() as u64,
             url: version.url.clone(),
         })
     }
 
-    async fn packed_access(&mut self, request: &PackedRequest) -> Result<&Access, PackedError> {
+    async fn packed_access(&mut self, request: &PackedRequest) -> Result<&Arc<Access>, PackedError> {
         let access = self.access().await;
         access.map_err(|error| PackedError::of_secret(&request.source, error))
     }

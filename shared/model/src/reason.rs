@@ -50,19 +50,19 @@ macro_rules! reasons {
 reasons! {
     VALIDATION "Validation: admission denies the HelmOp, and the controller does not accept it" {
         /// `spec.helm` is missing.
-        HelmRequired: "Name a chart: `spec.helm.repo` and `spec.helm.chart`, an archive's URL in `spec.helm.chart`, or a Git repository in `spec.chartSource.git`.",
+        HelmRequired: "Name a chart: `spec.helm.repo` and `spec.helm.chart`, an archive's URL in `spec.helm.chart`, or a Git repository or a bucket in `spec.chartSource`.",
         /// The chart is missing.
         ChartRequired: "Name it in `spec.helm.chart`.",
         /// The repository is missing.
         RepoRequired: "Give the repository's URL in `spec.helm.repo`, or an archive's URL in `spec.helm.chart`.",
         /// A chart is named where the repository, or another source, names it already.
-        ChartForbidden: "Leave `spec.helm.chart` out: an `oci://` URL, or `spec.chartSource.git`, names the chart itself.",
+        ChartForbidden: "Leave `spec.helm.chart` out: an `oci://` URL, or `spec.chartSource`, names the chart itself.",
         /// The chart is named by something that no index has: a path, or the reference of a registry.
         InvalidChartName: "Give the name of the chart as the index of the repository lists it, or of a Git repository the path of its folder.",
         /// A repository is named beside a chart archive, or beside a Git repository.
-        RepoForbidden: "Leave `spec.helm.repo` out, or name the chart in place of the archive's URL or of `spec.chartSource.git`.",
+        RepoForbidden: "Leave `spec.helm.repo` out, or name the chart in place of the archive's URL or of the source in `spec.chartSource`.",
         /// A version, or a field that selects one, is given for a chart archive or for a chart in Git.
-        VersionForbidden: "Leave the field out that the message names: an archive has one version, and `spec.chartSource.git.ref` selects that of a chart in Git.",
+        VersionForbidden: "Leave the field out that the message names: an archive has one version, and `spec.chartSource` selects that of a chart in Git or in a bucket.",
         /// A URL is malformed or of a scheme that charts are not fetched by.
         InvalidURL: "Start it with `https://`, `http://` or `oci://`, that of a Git repository also with `ssh://`, and fix what the message points at.",
         /// The version is neither a version nor a range of versions, or a reference of Git is invalid.
@@ -110,11 +110,11 @@ reasons! {
         /// The Secret that `helmSecretName` or a `secretRef` names lacks a key or holds something unusable.
         InvalidSecret: "Put the keys into it that [charts.md](charts.md) lists, or [alerts.md](alerts.md) for AlertProviders. The object is reconciled again immediately.",
         /// The repository rejects the credentials, or requires some.
-        Unauthorized: "Correct the user name and password in the Secret; if there is no Secret, create one and name it in `spec.helmSecretName`, or for Git in `spec.chartSource.git.secretRef`.",
+        Unauthorized: "Correct the user name and password in the Secret; if there is no Secret, create one and name it in `spec.helmSecretName`, or for Git and buckets in `secretRef` of `spec.chartSource`.",
         /// The credentials lack permissions in the repository.
         Forbidden: "Grant the user permission to read or pull the chart.",
         /// There is no repository at the URL.
-        RepositoryNotFound: "Correct `spec.helm.repo`, or `spec.chartSource.git.url`: `index.yaml` is directly below the URL of a Helm repository. For a registry start it with `oci://`, and end it with the name of the chart.",
+        RepositoryNotFound: "Correct `spec.helm.repo`, or the source in `spec.chartSource`: `index.yaml` is directly below the URL of a Helm repository. For a registry start it with `oci://`, and end it with the name of the chart.",
         /// The repository responds with an error.
         RepositoryError: "Check the server, or the proxy in front of it. Requests are retried with backoff.",
         /// The certificate of the repository, or the key of a Git server, is not trusted.

@@ -52,6 +52,7 @@ pub mod api_server;
 
 pub mod kubelet;
 
+pub mod bucket_server;
 pub mod chart_server;
 pub mod forward_proxy;
 pub mod git_server;

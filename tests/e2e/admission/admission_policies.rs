@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use crate::harness::SOON;
 
 /// The allowed chart sources: those of the manifests, and paths of a host.
-const ALLOWED: [&str; 5] = [
+const ALLOWED: [&str; 6] = [
     "https://charts.example.com",
     "oci://registry.example.com/charts",
     "https://h.example.com/team-a",
     "https://h.example.com/projects/team%2Fcharts",
     "git+https://git.example.com/team",
+    "bucket+https://minio.example.com:9000/charts",
 ];
 
 fn helmop(name: &str, spec: &Value) -> String {
@@ -90,6 +91,7 @@ async fn admission_policies_deny_insecure_tls_foreign_repositories_copies_and_de
         assert!(error.contains("is not allowed"), "{foreign}: {error}");
     }
     git_repositories_are_denied(&kubectl).await;
+    buckets_are_denied(&kubectl).await;
     endpoints_of_gates_are_denied(&kubectl).await;
     ambiguous_paths_are_denied(&kubectl).await;
     only_listed_resources_are_copied(&kubectl).await;
@@ -117,6 +119,44 @@ async fn git_repositories_are_denied(kubectl: &Kubectl) {
             if is_allowed { error.is_empty() } else { is_denied },
             "{url}: {error}"
         );
+    }
+}
+
+/// Nor a bucket.
+async fn buckets_are_denied(kubectl: &Kubectl) {
+    let endpoint = "minio.example.com:9000";
+    for (bucket, allowed) in [
+        (json!({ "endpoint": endpoint, "bucketName": "charts" }), None),
+        (
+            json!({ "endpoint": "https://minio.example.com:9000/", "bucketName": "charts", "prefix": "a" }),
+            None,
+        ),
+        (
+            json!({ "endpoint": endpoint, "bucketName": "charts", "insecure": true }),
+            Some("bucket+http://minio.example.com:9000/charts"),
+        ),
+        (
+            json!({ "endpoint": endpoint, "bucketName": "other" }),
+            Some("bucket+https://minio.example.com:9000/other"),
+        ),
+        (
+            json!({ "provider": "aws", "bucketName": "charts" }),
+            Some("bucket+https://s3.amazonaws.com/charts"),
+        ),
+        (
+            json!({ "provider": "gcp", "bucketName": "charts" }),
+            Some("bucket+https://storage.googleapis.com/charts"),
+        ),
+    ] {
+        let spec = json!({ "chartSource": { "bucket": bucket } });
+        let error = dry_run_error_of(kubectl, "HelmOp", &spec).await;
+        match allowed {
+            None => assert!(error.is_empty(), "{bucket}: {error}"),
+            Some(url) => {
+                let denied = format!("spec.chartSource.bucket: {url} is not allowed");
+                assert!(error.contains(&denied), "{bucket}: {error}");
+            }
+        }
     }
 }
 

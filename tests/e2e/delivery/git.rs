@@ -75,7 +75,7 @@ fn git(over: &Value) -> Value {
 }
 
 /// Waits until the deployment of a cluster has a version that begins so, and returns its deployment ID and this version.
-async fn until_version(fixture: &Fixture, start: &str, other_than: &str) -> (String, String) {
+pub async fn until_version(fixture: &Fixture, start: &str, other_than: &str) -> (String, String) {
     let deployment = fixture
         .until_on(0, "bundledeployment/web", |found| {
             let version = found["spec"]["options"]["helm"]["version"]
@@ -97,7 +97,7 @@ async fn until_version(fixture: &Fixture, start: &str, other_than: &str) -> (Str
 }
 
 /// Waits until the condition of the HelmOp has this reason, and returns its message.
-async fn until(fixture: &Fixture, condition: &str, reason: &str) -> String {
+pub async fn until(fixture: &Fixture, condition: &str, reason: &str) -> String {
     crate::harness::until_reason(&fixture.namespace, "web", condition, reason).await
 }
 

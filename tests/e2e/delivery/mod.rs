@@ -3,6 +3,7 @@
 mod clusters;
 mod content;
 mod behind;
+mod bucket;
 mod gates;
 mod git;
 mod rollback;

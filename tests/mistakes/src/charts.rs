@@ -10,6 +10,7 @@ pub fn add(table: &mut Table) {
         ("chart forms", chart_forms as fn(&mut Table)),
         ("Git", git),
         ("beside Git", beside_git),
+        ("buckets", bucket),
         ("URLs", urls),
         ("tags", tags),
         ("versions", versions),
@@ -105,6 +106,131 @@ fn git(table: &mut Table) {
         let path = format!("spec.chartSource.git.{field}");
         let over = json!({ "chartSource": { "git": git } });
         table.spec(&with_git(&over), &path, reason, words);
+    }
+}
+
+/// A spec with a chart in a bucket, merged with other fields.
+fn with_bucket(over: &Value) -> Value {
+    let mut spec = json!({
+        "chartSource": { "bucket": { "bucketName": "charts", "endpoint": "minio.example.com:9000", "path": "web" } },
+        "targets": [{ "clusterSelector": {} }],
+    });
+    json_patch::merge(&mut spec, over);
+    spec
+}
+
+fn bucket(table: &mut Table) {
+    for (bucket, field, reason, words) in [
+        (
+            json!({ "bucketName": "" }),
+            "bucketName",
+            "InvalidURL",
+            &["Required value", "write the name alone"][..],
+        ),
+        (
+            json!({ "bucketName": "s3://charts" }),
+            "bucketName",
+            "InvalidURL",
+            &["s3://charts", "write the name alone"],
+        ),
+        (
+            json!({ "endpoint": null }),
+            "endpoint",
+            "InvalidURL",
+            &["Required value", "minio.example.com:9000"],
+        ),
+        (
+            json!({ "endpoint": "http://minio:9000" }),
+            "endpoint",
+            "InvalidURL",
+            &["set insecure: true"],
+        ),
+        (
+            json!({ "endpoint": "https://u:geheim@minio:9000" }),
+            "endpoint",
+            "InvalidURL",
+            &["put the credentials into the Secret"],
+        ),
+        (
+            json!({ "endpoint": "https://minio:9000/charts" }),
+            "endpoint",
+            "InvalidURL",
+            &["has a path", "bucketName"],
+        ),
+        (
+            json!({ "region": "eu west" }),
+            "region",
+            "InvalidURL",
+            &["eu west", "eu-central-1"],
+        ),
+        (
+            json!({ "prefix": "/charts" }),
+            "prefix",
+            "InvalidURL",
+            &["/charts", "without a slash at its start"],
+        ),
+        (
+            json!({ "provider": "azure", "endpoint": "https://10.0.0.1" }),
+            "endpoint",
+            "InvalidURL",
+            &["https://ACCOUNT.blob.core.windows.net"],
+        ),
+        (
+            json!({ "path": "../web" }),
+            "path",
+            "InvalidChartName",
+            &["../web", "charts/web-1.0.0.tgz"],
+        ),
+        (
+            json!({ "path": "web-1.0.0.tgz", "reconcileStrategy": "Revision" }),
+            "path",
+            "InvalidChartName",
+            &["web-1.0.0.tgz", "ChartVersion"],
+        ),
+        (
+            json!({ "reconcileStrategy": "Always" }),
+            "reconcileStrategy",
+            "InvalidVersion",
+            &["Always", "expected Revision or ChartVersion"],
+        ),
+        (
+            json!({ "secretRef": {} }),
+            "secretRef.name",
+            "InvalidName",
+            &["Required value"],
+        ),
+    ] {
+        let path = format!("spec.chartSource.bucket.{field}");
+        let over = json!({ "chartSource": { "bucket": bucket } });
+        table.spec(&with_bucket(&over), &path, reason, words);
+    }
+    for (over, path, reason, word) in [
+        (
+            json!({ "chartSource": { "git": { "url": "https://h/g/n.git" } } }),
+            "spec.chartSource.bucket",
+            "RepoForbidden",
+            "remove one of both",
+        ),
+        (
+            json!({ "helm": { "repo": "https://charts.example.com" } }),
+            "spec.helm.repo",
+            "RepoForbidden",
+            "spec.chartSource.bucket",
+        ),
+        (
+            json!({ "helmSecretName": "access" }),
+            "spec.helmSecretName",
+            "VersionForbidden",
+            "spec.chartSource.bucket.secretRef",
+        ),
+        (
+            json!({ "chartSource": { "deliver": "Direct" } }),
+            "spec.chartSource.deliver",
+            "InvalidDelivery",
+            "use Content",
+        ),
+    ] {
+        table.spec(&with_bucket(&over), path, reason, &[word]);
     }
 }
 

@@ -129,6 +129,7 @@ fn git(table: &mut Table) {
     let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["a"], "defaultHelmSecretName": "a" } });
     let direct = json!({ "helmOp": { "allowedDelivery": ["Direct"] } });
     let git = |git: Value| json!({ "helm": null, "chartSource": { "git": git } });
+    let bucket = |bucket: Value| json!({ "helm": null, "chartSource": { "bucket": bucket } });
     for (fields, over, expected) in [
         (&repos, git(json!({ "url": "https://h/team/n.git" })), None),
         // A pattern for Helm repositories allows no Git repository.
@@ -163,6 +164,28 @@ fn git(table: &mut Table) {
             git(json!({ "url": "https://h/n", "secretRef": { "name": "b" } })),
             Some((
                 "spec.chartSource.git.secretRef.name",
+                "disallowed helmSecretName b",
+            )),
+        ),
+        // Nor does it allow a bucket.
+        (
+            &repos,
+            bucket(json!({ "endpoint": "h", "bucketName": "team" })),
+            Some((
+                "spec.chartSource.bucket.bucketName",
+                "disallowed helm repo bucket+https://h/team",
+            )),
+        ),
+        (
+            &charts,
+            bucket(json!({ "endpoint": "h", "bucketName": "team", "path": "web" })),
+            Some(("spec.chartSource.bucket.path", "disallowed helm chart web")),
+        ),
+        (
+            &secrets,
+            bucket(json!({ "endpoint": "h", "bucketName": "team", "secretRef": { "name": "b" } })),
+            Some((
+                "spec.chartSource.bucket.secretRef.name",
                 "disallowed helmSecretName b",
             )),
         ),

@@ -145,9 +145,14 @@ impl<'d> Source<'_, 'd> {
                 base.clone_into(&mut self.helm().chart);
                 // Flux ignores it.
                 self.helm().version.clear();
+                let instead = match &*kind {
+                    "Bucket" => {
+                        "is not converted: write a HelmOp with its fields in spec.chartSource.bucket, or publish the chart"
+                    }
+                    _ => "cannot be deployed by a HelmOp: publish it",
+                };
                 let text = format!(
-                    "a chart in a {kind} cannot be deployed by a HelmOp: publish it (helm package, helm push), and set --repo, --version, and \
-                     --chart if its name is not {base:?}"
+                    "a chart in a {kind} {instead} (helm package, helm push), and set --repo, --version, and --chart if its name is not {base:?}"
                 );
                 let note = reference.refusal("kind", Gap::Unpublished, text);
                 self.draft.notes.push(note);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use helmops_api::{
-    BundleDeploymentOptions, GitSource, HelmOp, HelmOpSpec, HelmOptions,
+    BucketSource, BundleDeploymentOptions, GitSource, HelmOp, HelmOpSpec, HelmOptions,
     diff::DiffOptions,
     helm::{KeySelector, ValuesFrom},
     limits,
@@ -120,6 +120,10 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     if let Some(git) = spec.git() {
         check_git(errors, &root.field("chartSource.git"), git);
     }
+    let source = spec.chart_source.as_ref();
+    if let Some(bucket) = source.and_then(|source| source.bucket.as_deref()) {
+        check_bucket(errors, &root.field("chartSource.bucket"), bucket);
+    }
     entries(
         errors,
         &root.field("labels"),
@@ -192,6 +196,21 @@ fn check_git(errors: &mut FieldErrors, path: &Path<'_>, git: &GitSource) {
         ("commit", &reference.commit, limits::NAME),
     ] {
         length(errors, &path.field("ref").field(field), text, limit);
+    }
+}
+
+fn check_bucket(errors: &mut FieldErrors, path: &Path<'_>, bucket: &BucketSource) {
+    for (field, text, limit) in [
+        ("provider", &*bucket.provider, limits::NAME),
+        ("bucketName", &bucket.bucket_name, limits::NAME),
+        ("endpoint", &bucket.endpoint, limits::URL),
+        ("region", &bucket.region, limits::NAME),
+        ("prefix", &bucket.prefix, limits::PATH),
+        ("path", &bucket.path, limits::PATH),
+        ("secretRef.name", bucket.secret_name(), limits::NAME),
+        ("reconcileStrategy", &bucket.reconcile_strategy, limits::NAME),
+    ] {
+        length(errors, &path.field(field), text, limit);
     }
 }
 

@@ -4,6 +4,7 @@
 //! which the controller renders for each cluster. A HelmOp that could work is never rejected; questionable settings get a
 //! warning.
 
+mod bucket;
 mod ca_bundle;
 mod chart;
 pub mod cycle;
@@ -163,7 +164,7 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
         errors.required(
             &path,
             Reason::HelmRequired,
-            "helm options are empty; set the chart to deploy: repo, chart and version (a chart in Git, spec.chartSource.git, needs the CRD of HelmOps \
+            "helm options are empty; set the chart to deploy: repo, chart and version (a chart in Git or a bucket, spec.chartSource, needs the CRD of HelmOps \
              of this release: another one drops the field)",
         );
         return None;

@@ -11,7 +11,7 @@ use helmops_model::{
     validation::{FieldErrors, Path, names},
 };
 
-use super::{Charts, git, options};
+use super::{Charts, bucket, git, options};
 use crate::poll;
 
 /// How the messages about one kind of source name it.
@@ -33,6 +33,13 @@ const GIT: Terms = Terms {
     version: ", and choose a branch, a tag or a commit in spec.chartSource.git.ref",
 };
 
+const BUCKET: Terms = Terms {
+    field: "spec.chartSource.bucket",
+    select: ", and name the archive of a version, or the folder of a chart, in spec.chartSource.bucket.path",
+    age: ", and let path name what is uploaded when it is old enough",
+    version: ", and name another object or folder in spec.chartSource.bucket.path",
+};
+
 /// The chart of the source, which is that of all targets; `None` if it is invalid.
 pub(super) fn check<'a>(
     errors: &mut FieldErrors,
@@ -44,7 +51,19 @@ pub(super) fn check<'a>(
     let path = root.field("chartSource");
     let (terms, request) = match source {
         PackedChartSource::Git(source) => (&GIT, git::check(errors, &path.field("git"), source)),
+        PackedChartSource::Bucket(source) => (&BUCKET, bucket::check(errors, &path.field("bucket"), source)),
     };
+    let sources = helmop.spec.chart_source.as_ref();
+    let other = sources.filter(|source| source.git.is_some());
+    if let Some(other) = other.and_then(|source| source.bucket.as_ref()) {
+        let detail = "the chart is that of spec.chartSource.git; remove one of both";
+        errors.forbidden(
+            &path.field("bucket"),
+            Reason::RepoForbidden,
+            &other.bucket_name,
+            detail,
+        );
+    }
     check_others(errors, root, &helmop.spec, terms);
     let bundle = &helmop.spec.bundle;
     let chart = ChartRequest {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use bounded_text::cut;
 use helm_index::{is_complete_version, is_strict_version};
-use helmops_api::{BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, rollout::RolloutStrategy};
+use helmops_api::{
+    BundleDeploymentOptions, HelmOp, HelmOpSpec, HelmOptions, PackedChartSource, rollout::RolloutStrategy,
+};
 use helmops_model::chart::{
     request::{OnDigestChange, is_floating, is_polled, or_inherited},
     source::{self, is_archive},
@@ -12,7 +14,7 @@ use helmops_model::chart::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{MAX_HELM_RUN, git, lifecycle, nulls};
+use super::{MAX_HELM_RUN, bucket, git, lifecycle, nulls};
 use crate::poll;
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
@@ -40,8 +42,14 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
         }
         transport(&mut warnings, spec, helm);
     }
-    if let Some(source) = spec.git() {
-        git::warnings(spec, source).for_each(|warning| warnings.add(warning));
+    match spec.packed() {
+        Some(PackedChartSource::Git(source)) => {
+            git::warnings(spec, source).for_each(|warning| warnings.add(warning));
+        }
+        Some(PackedChartSource::Bucket(source)) => {
+            bucket::warnings(spec, source).for_each(|warning| warnings.add(warning));
+        }
+        None => {}
     }
     for (index, target) in spec.bundle.targets.iter().enumerate() {
         let path = format!("spec.targets[{index}]");

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use helmops_bucket::BUCKET_PREFIX;
 use helmops_git::GIT_PREFIX;
 use helmops_model::chart::{
     location::{self, without_credentials},
@@ -59,9 +60,13 @@ pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
             candidates: location(repo),
         },
         ChartSource::Packed { repo, .. } => PolicySubject {
-            field: "url",
+            field: if repo.starts_with(BUCKET_PREFIX) {
+                "bucketName"
+            } else {
+                "url"
+            },
             text: repo,
-            candidates: git(repo),
+            candidates: packed(repo),
         },
     }
 }
@@ -102,10 +107,15 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
     }
 }
 
-/// The repository as records have it: its URL is compared as that of a Helm repository, but with `git+` before it, so that a pattern for
-/// Helm repositories allows no Git repository.
-fn git(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
-    let url = repo.strip_prefix(GIT_PREFIX).unwrap_or(repo);
+/// The source as records have it: its URL is compared as that of a Helm repository, but with the prefix before it, so that a pattern for Helm
+/// repositories allows no Git repository and no bucket.
+fn packed(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
+    let prefix = if repo.starts_with(BUCKET_PREFIX) {
+        BUCKET_PREFIX
+    } else {
+        GIT_PREFIX
+    };
+    let url = repo.strip_prefix(prefix).unwrap_or(repo);
     if let Some((_, path)) = url
         .strip_prefix("ssh://")
         .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
@@ -116,7 +126,7 @@ fn git(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
             Ok(vec![repo.into()])
         };
     }
-    let prefixed = |text: &str| format!("{GIT_PREFIX}{text}");
+    let prefixed = |text: &str| format!("{prefix}{text}");
     let candidates = location(url)?.into_iter().map(|candidate| Candidate {
         text: prefixed(&candidate.text).into(),
         with_slashes: candidate.with_slashes.as_deref().map(prefixed),
@@ -318,6 +328,12 @@ mod tests {
                 &["web"],
             ),
             ("git+https://h/g/n.git", "", &["git+https://h/g/n.git"], &["."]),
+            (
+                "bucket+https://h:9000/charts/team",
+                "web-1.0.0.tgz",
+                &["bucket+https://h:9000/charts/team"],
+                &["web-1.0.0.tgz"],
+            ),
             ("https://h/stable", "web", &["https://h/stable"][..], &["web"][..]),
             (
                 "",

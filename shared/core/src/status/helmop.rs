@@ -65,7 +65,7 @@ fn digest_changed(resolved: &[ResolvedChart]) -> Option<ConditionState> {
     if let ChartSource::Packed { path, .. } = ChartSource::of(&first.repo, &first.chart) {
         let message = format!(
             "chart {path:?} of {} has changed, but its Chart.yaml still has version {}, so what is deployed stays; raise the version, or set \
-             spec.chartSource.git.reconcileStrategy: Revision to deploy each change{more}",
+             reconcileStrategy: Revision in spec.chartSource to deploy each change{more}",
             first.repo, first.version
         );
         return Some(ConditionState::TrueWithMessage(Reason::DigestChanged, message));

@@ -127,6 +127,15 @@ pub enum BucketError {
         /// The cause.
         source: Arc<ChartError>,
     },
+    /// The chart has changed since its version was resolved.
+    #[error(
+        "{url} has changed since its version was recorded, and a bucket keeps nothing of before; with spec.pollingInterval, the next poll records \
+         what it has now, without it a requested one"
+    )]
+    OtherContent {
+        /// Where the chart is, without credentials.
+        url: String,
+    },
     /// Reading the objects leads to others, again and again.
     #[error(
         "bucket {bucket}: the chart includes charts that include others too often; include each with file:// once"
@@ -155,7 +164,9 @@ impl ClassifiedError for BucketError {
             Self::TooManyObjects { .. } | Self::ArchiveTooLarge { .. } => {
                 classified(Reason::ResponseTooLarge, Class::Absent)
             }
-            Self::Changed { .. } => classified(Reason::RepositoryError, Class::TRANSIENT),
+            Self::Changed { .. } | Self::OtherContent { .. } => {
+                classified(Reason::RepositoryError, Class::TRANSIENT)
+            }
             Self::NoArchive { .. } => classified(Reason::ChartNotFound, Class::Absent),
             Self::Archive { .. } | Self::ChartTooLarge { .. } => {
                 classified(Reason::InvalidChart, Class::Absent)

@@ -14,28 +14,26 @@ mod exchange;
 mod listing;
 mod session;
 mod store;
+mod version;
 
 use std::{sync::Arc, time::Instant};
 
 use helmops_bucket::{
-    BucketFolders, BucketLocation, ChartObject, Content, Credentials, Limits, Operation, PackedChart,
+    BucketChart, BucketFolders, BucketLocation, ChartObject, Content, Credentials, Limits, Operation,
+    PackedChart,
 };
-use helmops_fair::{ByteBudget, deadline::bounded};
+use helmops_fair::ByteBudget;
 use helmops_runtime::compute::Compute;
-use kube::Client;
 
 pub use self::error::BucketError;
 use self::{listing::ListingKey, session::Session};
 use super::{
-    Resolver, TIME_LIMIT,
     access::Access,
     bounds::ReadMemory,
     cache::{Cache, CacheSettings, Sizes},
     http::HttpClient,
     metrics::FetchMetrics,
-    packed::PackedError,
     permits::RequestPermit,
-    secret::{AccessSource, Server},
 };
 
 /// Buckets, and what is cached of them.
@@ -46,15 +44,6 @@ pub struct Buckets {
     budget: ByteBudget,
     /// The permits for reading lists and packing charts.
     pub compute: Compute,
-}
-
-/// A bucket and what of it is deployed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BucketChart {
-    /// Where the bucket is.
-    pub location: BucketLocation,
-    /// What of it is deployed.
-    pub object: ChartObject,
 }
 
 /// What a poll has found.
@@ -85,30 +74,6 @@ struct Source<'a> {
     access: &'a Arc<Access>,
     location: &'a BucketLocation,
     credentials: &'a Credentials,
-}
-
-impl Resolver {
-    /// Polls for a chart in a bucket, with the credentials and the trust of a Secret. The caller holds a permit of [`Self::acquire_permit`],
-    /// as for other resolutions.
-    ///
-    /// # Errors
-    /// If the Secret cannot be used, the bucket cannot be read, or it has no such chart.
-    pub async fn poll_bucket(
-        &self,
-        client: &Client,
-        source: AccessSource<'_>,
-        chart: &BucketChart,
-        query: BucketQuery<'_>,
-    ) -> Result<BucketPoll, PackedError> {
-        let access = self.access_to(client, source, Server::Bucket).await;
-        let (access, _memory) = access.map_err(PackedError::BucketSecret)?;
-        let access = Arc::new(access);
-        let poll = Box::pin(self.buckets.poll(&self.http, &access, chart, query));
-        let polled = bounded(TIME_LIMIT, poll).await;
-        polled
-            .unwrap_or(Err(BucketError::Deadline))
-            .map_err(PackedError::Bucket)
-    }
 }
 
 impl Buckets {

@@ -7,9 +7,9 @@ use std::{
     time::Instant,
 };
 
-use helmops_bucket::{BucketFields, BucketKeys, BucketLocation, ChartObject, PackedChart};
+use helmops_bucket::{BucketChart, BucketFields, BucketKeys, BucketLocation, ChartObject, PackedChart};
 use helmops_chart::Strategy;
-use helmops_model::reason::Reason;
+use helmops_model::{chart::resolved::ChartVersion, reason::Reason};
 use helmops_process::lock;
 use helmops_runtime::error_class::{Class, ClassifiedError, Scope};
 use reqwest::Url;
@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     access::Access,
-    bucket::{BucketChart, BucketError, BucketPoll, BucketQuery},
+    bucket::{BucketError, BucketPoll, BucketQuery},
     http::Addresses,
+    poll::DeployedChart,
 };
 
 const LIST: &str = "GET /charts?list-type=2&max-keys=1000";
@@ -213,6 +214,51 @@ async fn a_poll_is_one_list_until_the_chart_changes() {
     assert_eq!(resolver.requests("listing", "success"), 4);
     assert_eq!(resolver.requests("object", "success"), 4);
     resolver.assert_idle(8);
+}
+
+#[tokio::test]
+async fn the_recorded_version_stays_while_the_chart_is_the_same() {
+    let bucket = web();
+    let server = serve(&bucket).await;
+    let (resolver, chart) = (TestResolver::new(), at(&server, "web"));
+    let version = async |version: Option<&ChartVersion>, changed_digest: &str| {
+        let deployed = DeployedChart {
+            version,
+            changed_digest,
+        };
+        resolver
+            .bucket_version(&signed(), &chart, deployed)
+            .await
+            .unwrap()
+    };
+    let first = version(None, "").await;
+    let url = format!("bucket+{}/charts/web", server.url());
+    assert_eq!((&*first.version, &first.url), ("1.0.0", &url));
+    assert_eq!(server.lines().len(), 3);
+    assert_eq!(version(Some(&first), "").await, first);
+    assert_eq!(server.lines().len(), 4, "nothing but a list");
+    let archive = resolver.bucket_archive(&signed(), &chart, &first).await.unwrap();
+    assert_eq!(archive.content.to_string(), first.digest);
+
+    put(&bucket, "web/templates/a.yaml", "a: 2");
+    let second = version(Some(&first), "").await;
+    assert_ne!(first.digest, second.digest);
+    // What is held is not read again.
+    let before = server.lines().len();
+    assert_eq!(version(Some(&first), &second.digest).await.digest, second.digest);
+    assert_eq!(server.lines().len(), before + 1);
+    let gone = resolver.bucket_archive(&signed(), &chart, &first).await;
+    let error = gone.unwrap_err();
+    assert!(
+        error.class().is_transient() && error.to_string().contains(&url),
+        "{error}"
+    );
+    // A record of something else is read as none.
+    let other = ChartVersion {
+        digest: "sha256:0123".to_owned(),
+        ..first
+    };
+    assert_eq!(version(Some(&other), "").await, second);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use helm_index::{ChartFilter, Outlook, VersionRequest};
+use helmops_bucket::BucketChart;
 use helmops_git::GitChart;
 use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource},
@@ -28,7 +29,7 @@ use crate::{
     ChartExplanation, Listing, ResolveError,
     access::{self, Access},
     bounds::MemoryBounds,
-    bucket::{BucketChart, BucketError, BucketPoll, BucketQuery, Buckets},
+    bucket::{BucketError, BucketPoll, BucketQuery, Buckets},
     cache::CacheSettings,
     download::{ChartDownload, DownloadError, Downloaded, Pull, Sources, download},
     git::{GitError, GitPoll, GitQuery, GitRepositories, KnownChart},
@@ -36,7 +37,7 @@ use crate::{
     login::Login,
     metrics::FetchMetrics,
     oci::{Registries, RegistryError},
-    poll::PollQuery,
+    poll::{DeployedChart, PollQuery},
     repository::{ChartRef, LIMITS, Repositories, RepositoryError},
 };
 
@@ -346,6 +347,47 @@ impl TestResolver {
     ) -> Result<BucketPoll, BucketError> {
         let access = Arc::new(access.clone());
         within_deadline(self.buckets.poll(&self.http, &access, chart, query)).await
+    }
+
+    /// The version of a chart in a bucket, and its archive.
+    pub async fn bucket_version(
+        &self,
+        access: &Access,
+        chart: &BucketChart,
+        deployed: DeployedChart<'_>,
+    ) -> Result<ChartVersion, BucketError> {
+        let (access, since) = (Arc::new(access.clone()), Instant::now());
+        within_deadline(self.buckets.version(&self.http, &access, chart, deployed, since)).await
+    }
+
+    pub async fn bucket_archive(
+        &self,
+        access: &Access,
+        chart: &BucketChart,
+        version: &ChartVersion,
+    ) -> Result<helmops_bucket::PackedChart, BucketError> {
+        let access = Arc::new(access.clone());
+        within_deadline(self.buckets.archive(&self.http, &access, chart, version, 1 << 20)).await
+    }
+
+    /// The version of a chart in a Git repository, and its archive.
+    pub async fn git_version(
+        &self,
+        access: &Access,
+        chart: &GitChart,
+        deployed: DeployedChart<'_>,
+    ) -> Result<ChartVersion, GitError> {
+        let since = Instant::now();
+        within_deadline(self.git.version(&self.http, access, chart, deployed, since)).await
+    }
+
+    pub async fn git_archive(
+        &self,
+        access: &Access,
+        chart: &GitChart,
+        version: &ChartVersion,
+    ) -> Result<helmops_git::chart::PackedChart, GitError> {
+        within_deadline(self.git.archive(&self.http, access, chart, version, 1 << 20)).await
     }
 
     /// Polls for a chart in a Git repository, with a fresh request.

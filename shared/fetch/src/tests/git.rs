@@ -10,7 +10,7 @@ use helmops_git::{
     chart::{ChartPath, PackedChart, Strategy},
     testing::{Repository, Server as GitServer},
 };
-use helmops_model::reason::Reason;
+use helmops_model::{chart::resolved::ChartVersion, reason::Reason};
 use helmops_process::lock;
 use helmops_runtime::error_class::{Class, ClassifiedError, Scope};
 
@@ -22,6 +22,7 @@ use crate::{
     access::Access,
     bounds::MemoryBounds,
     git::{GitError, GitPoll, KnownChart},
+    poll::DeployedChart,
 };
 
 const GREETING: &str = "GET /g/n.git/info/refs?service=git-upload-pack";
@@ -500,6 +501,42 @@ async fn logins_and_tokens_are_sent_to_the_repository_only() {
     );
     assert_eq!(redirect.lines(), [GREETING]);
     assert_eq!(other.authorizations(), ["", "", "", ""]);
+}
+
+#[tokio::test]
+async fn the_recorded_version_stays_while_the_chart_is_the_same() {
+    let shared = with_charts();
+    let server = serve(&shared).await;
+    let (resolver, chart) = (TestResolver::new(), at(&server, "charts/web"));
+    let version = async |version: Option<&ChartVersion>, changed_digest: &str| {
+        let deployed = DeployedChart {
+            version,
+            changed_digest,
+        };
+        resolver
+            .git_version(&anonymous(), &chart, deployed)
+            .await
+            .unwrap()
+    };
+    let first = version(None, "").await;
+    let (repo, commit) = first.url.rsplit_once('#').unwrap();
+    assert_eq!(
+        (repo, commit.len()),
+        (&*format!("git+{}/g/n.git", server.url()), 40)
+    );
+    let before = server.lines().len();
+    assert_eq!(version(Some(&first), "").await, first);
+    assert_eq!(server.lines().len(), before + 1, "nothing but references");
+    let archive = resolver.git_archive(&anonymous(), &chart, &first).await.unwrap();
+    assert_eq!(archive.content.to_string(), first.digest);
+    // A record of another form is read as none, and what has changed cannot be had.
+    let other = ChartVersion {
+        digest: "sha256:0123".to_owned(),
+        ..first.clone()
+    };
+    assert_eq!(version(Some(&other), "").await, first);
+    let gone = resolver.git_archive(&anonymous(), &chart, &other).await;
+    assert!(matches!(gone, Err(GitError::Changed { .. })), "{gone:?}");
 }
 
 #[tokio::test]

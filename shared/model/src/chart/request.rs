@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use helm_index::{VersionRequest, is_strict_version, tags};
+use helmops_bucket::BucketChart;
 use helmops_git::GitChart;
 
 use super::{registry::reference::Reference, source::ChartSource};
@@ -28,6 +29,8 @@ pub struct PackedRequest {
 pub enum PackedSource {
     /// In a Git repository.
     Git(GitChart),
+    /// In a bucket.
+    Bucket(BucketChart),
 }
 
 impl PackedSource {
@@ -35,6 +38,7 @@ impl PackedSource {
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Git(_) => "git",
+            Self::Bucket(_) => "bucket",
         }
     }
 
@@ -42,6 +46,7 @@ impl PackedSource {
     pub fn path(&self) -> &str {
         match self {
             Self::Git(chart) => chart.path.as_str(),
+            Self::Bucket(chart) => chart.path(),
         }
     }
 
@@ -49,6 +54,7 @@ impl PackedSource {
     pub fn requested(&self) -> String {
         match self {
             Self::Git(chart) => chart.requested(),
+            Self::Bucket(chart) => chart.requested(),
         }
     }
 
@@ -56,6 +62,7 @@ impl PackedSource {
     pub const fn is_moving(&self) -> bool {
         match self {
             Self::Git(chart) => chart.is_moving(),
+            Self::Bucket(_) => true,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Where a chart comes from: the forms of `repo` and `chart`.
 
+use helmops_bucket::BUCKET_PREFIX;
 use helmops_git::GIT_PREFIX;
 
 /// The source of a chart, by form alone: its URL is not validated yet.
@@ -51,12 +52,13 @@ pub enum SourceError {
 impl<'a> ChartSource<'a> {
     /// The form that `repo` and `chart` have, complete or not.
     pub fn of(repo: &'a str, chart: &'a str) -> Self {
-        if is_archive(chart) {
+        if is_packed(repo) {
+            // The chart of a bucket may be an archive.
+            Self::Packed { repo, path: chart }
+        } else if is_archive(chart) {
             Self::Archive { url: chart }
         } else if is_oci(repo) {
             Self::Oci { repo }
-        } else if repo.starts_with(GIT_PREFIX) {
-            Self::Packed { repo, path: chart }
         } else {
             Self::Repository { repo, chart }
         }
@@ -84,6 +86,13 @@ impl<'a> ChartSource<'a> {
             .filter_map(|(is_invalid, error)| is_invalid.then_some(error))
             .collect()
     }
+}
+
+/// Whether `repo` is that of a packed chart, as records and Bundles have it.
+fn is_packed(repo: &str) -> bool {
+    [GIT_PREFIX, BUCKET_PREFIX]
+        .into_iter()
+        .any(|prefix| repo.starts_with(prefix))
 }
 
 /// Whether `chart` is the URL of an archive rather than a name.

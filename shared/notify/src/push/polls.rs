@@ -1,7 +1,7 @@
 //! Which HelmOps are polled for pushes.
 
 use helmops_api::{
-    HelmOp, NamespacedName,
+    HelmOp, NamespacedName, PackedChartSource,
     notifications::{Push, ReceiverSpec},
 };
 
@@ -10,9 +10,12 @@ use crate::source::{Kind, Labels, ObjectId, Privileged, Selector};
 
 /// The repositories that a HelmOp follows, for all its targets, each once.
 pub fn followed_by(helmop: &HelmOp) -> Vec<Followed> {
-    if let Some(git) = helmop.spec.git() {
-        // Nothing else chooses its chart.
-        return Followed::of_git(&git.url).into_iter().collect();
+    // Nothing else chooses the chart then.
+    match helmop.spec.packed() {
+        Some(PackedChartSource::Git(git)) => return Followed::of_git(&git.url).into_iter().collect(),
+        // No server announces objects in one of the forms that are read.
+        Some(PackedChartSource::Bucket(_)) => return Vec::new(),
+        None => {}
     }
     let bundle = &helmop.spec.bundle;
     let main = bundle.options.helm.as_ref();
