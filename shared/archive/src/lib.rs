@@ -33,7 +33,7 @@ pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
 pub use path::{MAX_PATH, is_path};
 pub use templates::template_with;
-pub use unpack::files;
+pub use unpack::{files, size};
 pub use values_files::{ValuesFiles, values_files};
 pub use writer::ArchiveWriter;
 

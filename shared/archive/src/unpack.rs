@@ -10,6 +10,22 @@ use crate::{
     reader::bytes,
 };
 
+/// The bytes of all files of an archive, unpacked.
+///
+/// # Errors
+/// As [`files`].
+pub fn size(archive: impl Read, limits: Limits) -> Result<u64, ArchiveError> {
+    let remaining = Remaining::new(limits.total, limits.files);
+    let mut files = Files::new(limits, remaining.clone());
+    let mut total = 0_u64;
+    for_each_file(Decompressed::new(archive, remaining), limits.total, |file| {
+        files.add(&file.path, file.size)?;
+        total = total.saturating_add(file.size);
+        Ok(())
+    })?;
+    Ok(total)
+}
+
 /// All files of an archive by their paths in the folder of the chart, in the order of the archive. They take at most [`Limits::total`] bytes.
 ///
 /// Whether it is a chart, and complete, is for [`check`](crate::check): archives of subcharts are files here.

@@ -49,7 +49,7 @@ impl ChartObject {
         }
         match strategy {
             None | Some(Strategy::ChartVersion) => Ok(Self::Archive { path: parsed }),
-            Some(Strategy::Revision) => {
+            Some(Strategy::Revision | Strategy::Manifests) => {
                 let problem = "names an archive, which is used as it is, so it keeps its version; use the strategy ChartVersion, or upload the folder of \
                      the chart";
                 Err(error("path", path, problem))

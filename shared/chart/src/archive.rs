@@ -22,26 +22,29 @@ use crate::{
 /// What a file of Git LFS begins with, if only the reference to it is in the repository.
 const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Which version the packed chart has.
+/// What is packed, and which version it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// That of its `Chart.yaml`, with the start of the digest of its content as build metadata.
+    /// A chart, with the version of its `Chart.yaml` and the start of the digest of its content as build metadata.
     #[default]
     Revision,
-    /// That of its `Chart.yaml`.
+    /// A chart, with the version of its `Chart.yaml`.
     ChartVersion,
+    /// Manifests of objects, which are no chart. Their version is `0.0.0` with the start of the digest of their content.
+    Manifests,
 }
 
 impl Strategy {
-    /// The text in the API.
+    /// The text in the API, and in records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Revision => "Revision",
             Self::ChartVersion => "ChartVersion",
+            Self::Manifests => "manifests",
         }
     }
 
-    /// Parses the text in the API, which may be empty; `None` for any other text.
+    /// Parses the text in the API, which may be empty; `None` for any other text. Manifests have another field.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::default());
@@ -96,7 +99,7 @@ pub fn pack<T: FileTree>(
             return Err(ChartError::Invalid {
                 path: excerpt(&file.source, MAX_SHOWN),
                 cause: format!(
-                    "with it the chart has more than {} MiB, which is the limit; name large files in .helmignore",
+                    "with it the files have more than {} MiB, which is the limit; move large files out of the folder, or name them in the .helmignore of a chart",
                     Limits::HELM.total >> 20
                 ),
             });
@@ -104,7 +107,7 @@ pub fn pack<T: FileTree>(
         if bytes.starts_with(LFS) {
             return Err(ChartError::Refused {
                 path: excerpt(&file.source, MAX_SHOWN),
-                problem: "is a reference to a file of Git LFS, which is not fetched; commit the file itself, or name it in .helmignore",
+                problem: "is a reference to a file of Git LFS, which is not fetched; commit the file itself, move it out of the folder, or name it in the .helmignore of a chart",
             });
         }
         let path = format!("{}/{path}", chart_yaml.name);
@@ -124,6 +127,9 @@ pub fn pack<T: FileTree>(
         .finish()
         .map_err(|error| write_error::<T::Error>(&error, CHART_YAML, limit))?
         .bytes;
+    if strategy == Strategy::Manifests {
+        return Ok(packed(archive, content, chart_yaml.name, version));
+    }
     Ok(as_is(archive, content)?)
 }
 
@@ -133,20 +139,24 @@ pub fn pack<T: FileTree>(
 /// If it is not the archive of a chart.
 pub fn as_is<Id>(archive: Vec<u8>, content: Content<Id>) -> Result<PackedChart<Id>, ArchiveError> {
     let checked = helm_archive::check(&*archive, Limits::HELM)?;
-    Ok(PackedChart {
-        name: checked.name,
-        version: checked.version,
+    Ok(packed(archive, content, checked.name, checked.version))
+}
+
+fn packed<Id>(archive: Vec<u8>, content: Content<Id>, name: String, version: String) -> PackedChart<Id> {
+    PackedChart {
+        name,
+        version,
         digest: hex(digest(&SHA256, &archive).as_ref()),
         archive,
         content,
-    })
+    }
 }
 
 /// The version of the packed chart.
 fn version<Id: Display>(version: &str, strategy: Strategy, content: &Content<Id>) -> String {
     match strategy {
         Strategy::ChartVersion => version.to_owned(),
-        Strategy::Revision => {
+        Strategy::Revision | Strategy::Manifests => {
             let separator = if version.contains('+') { '.' } else { '+' };
             format!("{version}{separator}{}", content.short_digest())
         }
@@ -189,7 +199,7 @@ fn write_error<E>(error: &io::Error, source: &str, limit: usize) -> ChartError<E
     let cause = match error.kind() {
         io::ErrorKind::FileTooLarge => {
             format!(
-                "with it the archive of the chart has more than {} MiB, which is the limit; name large files in .helmignore",
+                "with it the archive of the files has more than {} MiB, which is the limit; move large files out of the folder, or name them in the .helmignore of a chart",
                 limit >> 20
             )
         }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::{self, Display},
+    iter,
 };
 
 use bounded_text::hex;
@@ -28,17 +29,14 @@ impl<Id: Copy + Eq> Content<Id> {
     /// Whether a chart consists of the same in other folders.
     ///
     /// # Errors
-    /// If its folder is not there any more, or cannot be read.
+    /// If a folder cannot be read.
     pub fn is_same_in<T: FileTree<Id = Id>>(
         &self,
         files: &mut T,
         root: Id,
         path: &ChartPath,
     ) -> Result<bool, ChartError<T::Error>> {
-        if locate::folder(files, root, path)? != self.tree {
-            return Ok(false);
-        }
-        for (path, tree) in &self.local {
+        for (path, tree) in iter::once((path, &self.tree)).chain(&self.local) {
             // One that is missing is reported when the chart is read.
             if locate::find(files, root, path).map_err(ChartError::Tree)? != Ok(*tree) {
                 return Ok(false);

@@ -21,6 +21,16 @@ pub enum ChartError<E> {
         /// Which folders have charts.
         charts: String,
     },
+    /// The folder is not there, or has no manifests.
+    #[error("{path} {problem}; {fix}")]
+    NoManifests {
+        /// The path that is requested.
+        path: ChartPath,
+        /// What is there.
+        problem: &'static str,
+        /// What to do.
+        fix: &'static str,
+    },
     /// A file that is not read.
     #[error("{path:?} {problem}")]
     Refused {
@@ -31,7 +41,7 @@ pub enum ChartError<E> {
     },
     /// A file is too large.
     #[error(
-        "{path:?} has more than {limit} bytes, and Helm reads no larger files; name it in .helmignore, or move it out of the chart"
+        "{path:?} has more than {limit} bytes, and Helm reads no larger files; move it out of the folder, or name it in the .helmignore of a chart"
     )]
     FileTooLarge {
         /// The path, cut.
@@ -40,7 +50,7 @@ pub enum ChartError<E> {
         limit: usize,
     },
     /// There are too many files.
-    #[error("the chart has more than {limit} files and folders; name a smaller folder in path")]
+    #[error("there are more than {limit} files and folders; name a smaller folder in path")]
     TooManyFiles {
         /// The limit.
         limit: usize,

@@ -66,15 +66,7 @@ pub fn assemble<T: FileTree>(
     root: T::Id,
     path: &ChartPath,
 ) -> Result<Assembly<T::Id>, ChartError<T::Error>> {
-    let mut assembler = Assembler {
-        tree,
-        root,
-        files: BTreeMap::new(),
-        local: BTreeMap::new(),
-        missing: BTreeSet::new(),
-        quota: Quota::default(),
-        subcharts: BTreeMap::new(),
-    };
+    let mut assembler = Assembler::new(tree, root);
     let chart_yaml = assembler.add(path, "", 0)?;
     let Assembler {
         files,
@@ -93,12 +85,12 @@ pub fn assemble<T: FileTree>(
     })))
 }
 
-struct Assembler<'t, T: FileTree> {
+pub(crate) struct Assembler<'t, T: FileTree> {
     tree: &'t mut T,
     root: T::Id,
     files: BTreeMap<String, ChartFile<T::Id>>,
     local: BTreeMap<ChartPath, T::Id>,
-    missing: BTreeSet<T::Id>,
+    pub missing: BTreeSet<T::Id>,
     /// For all YAML of the chart.
     quota: Quota,
     /// The names of subcharts by what names the content of their `Chart.yaml`: one file may be in many folders.
@@ -106,13 +98,26 @@ struct Assembler<'t, T: FileTree> {
 }
 
 /// An entry below the folder of a chart.
-struct Below<Id> {
-    path: String,
-    kind: EntryKind,
-    id: Id,
+pub(crate) struct Below<Id> {
+    pub path: String,
+    pub kind: EntryKind,
+    pub id: Id,
 }
 
-impl<T: FileTree> Assembler<'_, T> {
+impl<'t, T: FileTree> Assembler<'t, T> {
+    /// Without any file.
+    pub fn new(tree: &'t mut T, root: T::Id) -> Self {
+        Self {
+            tree,
+            root,
+            files: BTreeMap::new(),
+            local: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            quota: Quota::default(),
+            subcharts: BTreeMap::new(),
+        }
+    }
+
     /// Adds the files of a chart, with `prefix` before their paths. Returns its `Chart.yaml`, or nothing if files are missing.
     fn add(
         &mut self,
@@ -121,7 +126,7 @@ impl<T: FileTree> Assembler<'_, T> {
         depth: usize,
     ) -> Result<Option<ChartYaml>, ChartError<T::Error>> {
         let folder = locate::folder(self.tree, self.root, path)?;
-        let all = self.below(folder, path)?;
+        let all = self.below(folder, path, |_| true)?;
         let is_chart = |below: &Below<T::Id>| below.path == CHART_YAML && below.kind == EntryKind::File;
         if !all.iter().any(is_chart) {
             return Err(no_chart(self.tree, self.root, path, "has no file Chart.yaml"));
@@ -181,7 +186,7 @@ impl<T: FileTree> Assembler<'_, T> {
     }
 
     /// Whether files are missing, which are fetched then.
-    fn misses(&mut self, all: &[Below<T::Id>], is_needed: fn(&str) -> bool) -> bool {
+    pub fn misses(&mut self, all: &[Below<T::Id>], is_needed: fn(&str) -> bool) -> bool {
         let files = all
             .iter()
             .filter(|below| below.kind == EntryKind::File && is_needed(&below.path));
@@ -227,14 +232,20 @@ impl<T: FileTree> Assembler<'_, T> {
         Ok(())
     }
 
-    /// Everything below a folder but folders.
-    fn below(&mut self, tree: T::Id, path: &ChartPath) -> Result<Vec<Below<T::Id>>, ChartError<T::Error>> {
+    /// Everything below a folder but folders, without what has names that are left out.
+    pub fn below(
+        &mut self,
+        tree: T::Id,
+        path: &ChartPath,
+        is_kept: fn(&[u8]) -> bool,
+    ) -> Result<Vec<Below<T::Id>>, ChartError<T::Error>> {
         let mut all = Vec::new();
         let mut waiting = vec![(String::new(), tree, 0)];
         let mut folders = 0;
         while let Some((folder, tree, depth)) = waiting.pop() {
             folders += 1;
-            for entry in self.tree.entries(tree).map_err(ChartError::Tree)? {
+            let entries = self.tree.entries(tree).map_err(ChartError::Tree)?;
+            for entry in entries.into_iter().filter(|entry| is_kept(&entry.name)) {
                 let name = String::from_utf8_lossy(&entry.name);
                 let below = if folder.is_empty() {
                     name.into_owned()
@@ -292,12 +303,7 @@ impl<T: FileTree> Assembler<'_, T> {
             if is_ignored(&rules, &below.path) {
                 continue;
             }
-            if let Some(problem) = kind_problem(below.kind) {
-                return Err(ChartError::Refused {
-                    path: excerpt(&path.below(&below.path), MAX_SHOWN),
-                    problem,
-                });
-            }
+            check_kind::<T>(&below, path)?;
             kept.push(below);
         }
         Ok(kept)
@@ -349,14 +355,26 @@ fn check_number<E>(files: usize) -> Result<(), ChartError<E>> {
     Ok(())
 }
 
+/// Refuses what is no file.
+pub(crate) fn check_kind<T: FileTree>(
+    below: &Below<T::Id>,
+    path: &ChartPath,
+) -> Result<(), ChartError<T::Error>> {
+    let refused = |problem| ChartError::Refused {
+        path: excerpt(&path.below(&below.path), MAX_SHOWN),
+        problem,
+    };
+    kind_problem(below.kind).map_or(Ok(()), |problem| Err(refused(problem)))
+}
+
 fn kind_problem(kind: EntryKind) -> Option<&'static str> {
     match kind {
         EntryKind::File | EntryKind::Folder => None,
         EntryKind::Link => Some(
-            "is a symbolic link, which may lead anywhere and is not followed; replace it by what it leads to, or name it in .helmignore",
+            "is a symbolic link, which may lead anywhere and is not followed; replace it by what it leads to, move it out of the folder, or name it in the .helmignore of a chart",
         ),
         EntryKind::Submodule => Some(
-            "is a submodule, which is another repository and is not fetched; commit its files, or name it in .helmignore",
+            "is a submodule, which is another repository and is not fetched; commit its files, move it out of the folder, or name it in the .helmignore of a chart",
         ),
     }
 }

@@ -4,6 +4,8 @@
 //! FileTree ─► locate (the folder) ─► content (changed?) ─► files (with .helmignore) ─► dependency (file://) ─► archive
 //! ```
 //!
+//! In place of a chart, it can be manifests of objects: all files of the folder but hidden ones.
+//!
 //! What stores the files is a [`FileTree`]: the folders of a commit, or the objects of a bucket. What a chart consists of follows from the
 //! names that it has for its folders and files ([`Content`]), so a file is read only when the chart has changed. Values in, values out.
 
@@ -17,6 +19,7 @@ mod files;
 mod glob;
 mod ignore;
 mod locate;
+mod manifests;
 mod metadata;
 mod path;
 mod step;
@@ -27,6 +30,7 @@ pub use self::{
     content::Content,
     error::ChartError,
     files::{Assembly, ChartFiles, assemble},
+    manifests::assemble_manifests,
     path::{ChartPath, ChartPathError},
     step::{MAX_STEPS, PackRequest, Step},
     tree::{Entry, EntryKind, FileError, FileTree},

@@ -1,6 +1,9 @@
 //! One step for a chart: it is the same as before, or it is packed, or files have to be fetched first.
 
-use crate::{Assembly, ChartError, ChartPath, Content, FileTree, PackedChart, Strategy, assemble, pack};
+use crate::{
+    Assembly, ChartError, ChartPath, Content, FileTree, PackedChart, Strategy, assemble, assemble_manifests,
+    pack,
+};
 
 /// The most steps that a chart takes: its files, and those of the charts that it includes and that include others, each after its
 /// `.helmignore`, and the last step when all are there.
@@ -11,7 +14,7 @@ pub const MAX_STEPS: usize = 11;
 pub struct PackRequest<Id> {
     /// The folder of the chart.
     pub path: ChartPath,
-    /// Which version the packed chart has.
+    /// What is packed, and which version it has.
     pub strategy: Strategy,
     /// What the chart consisted of before; `None` if it is packed in any case.
     pub known: Option<Content<Id>>,
@@ -51,7 +54,11 @@ impl<Id> PackRequest<Id> {
             return Ok(Step::Same);
         }
         charge(0).map_err(ChartError::Tree)?;
-        match assemble(tree, root, &self.path)? {
+        let assembled = match self.strategy {
+            Strategy::Manifests => assemble_manifests(tree, root, &self.path),
+            Strategy::Revision | Strategy::ChartVersion => assemble(tree, root, &self.path),
+        };
+        match assembled? {
             Assembly::Missing(missing) => Ok(Step::Missing(missing)),
             Assembly::Complete(files) => {
                 charge(self.limit).map_err(ChartError::Tree)?;

@@ -31,7 +31,7 @@ impl ChartContentError {
     }
 }
 
-/// Encodes the files of an archive in a folder: `web/Chart.yaml` and so on. The same files give the same content, however the archive was made.
+/// Encodes the files of an archive in a folder: `web/Chart.yaml` and so on; in none if its name is empty. The same files give the same content, however the archive was made.
 /// It takes the memory of all files, as far as `archive_limits` allow, and that of the result.
 ///
 /// Whether it is the archive of a chart is for [`helm_archive::check`], which also finds how much memory that is.
@@ -46,8 +46,10 @@ pub fn of_chart(
 ) -> Result<Encoded, ChartContentError> {
     let mut files = files(archive, archive_limits)?;
     for (path, _) in &mut files {
-        path.insert(0, '/');
-        path.insert_str(0, folder);
+        if !folder.is_empty() {
+            path.insert(0, '/');
+            path.insert_str(0, folder);
+        }
     }
     Ok(Manifest::of_files(files, limits)?.encode(limits)?)
 }

@@ -14,17 +14,19 @@ pub struct GitChart {
     pub reference: Reference,
     /// The folder of the chart.
     pub path: ChartPath,
-    /// Which version the packed chart has.
+    /// What is packed, and which version it has.
     pub strategy: Strategy,
 }
 
 impl GitChart {
-    /// What is requested of the repository, besides the folder: the reference, and what is released unless that is each change.
+    /// What is requested of the repository, besides the folder: the reference, and what is released unless that is each change of a chart.
     #[must_use]
     pub fn requested(&self) -> String {
         match self.strategy {
             Strategy::Revision => self.reference.to_string(),
-            Strategy::ChartVersion => format!("{}, {}", self.reference, self.strategy.as_str()),
+            Strategy::ChartVersion | Strategy::Manifests => {
+                format!("{}, {}", self.reference, self.strategy.as_str())
+            }
         }
     }
 

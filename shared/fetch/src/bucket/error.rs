@@ -176,7 +176,9 @@ impl ClassifiedError for BucketError {
                 ChartError::Tree(BucketFilesError::Missing) => {
                     classified(Reason::RepositoryError, Class::TRANSIENT)
                 }
-                ChartError::NoChart { .. } => classified(Reason::ChartNotFound, Class::Absent),
+                ChartError::NoChart { .. } | ChartError::NoManifests { .. } => {
+                    classified(Reason::ChartNotFound, Class::Absent)
+                }
                 _ => classified(Reason::InvalidChart, Class::Absent),
             },
             Self::Memory => busy(),

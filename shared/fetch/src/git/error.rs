@@ -175,7 +175,9 @@ impl ClassifiedError for GitError {
             Self::Select { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
             Self::Chart { source, .. } => match &**source {
                 ChartError::Tree(error) => of_pack(error),
-                ChartError::NoChart { .. } => classified(Reason::ChartNotFound, Class::Absent),
+                ChartError::NoChart { .. } | ChartError::NoManifests { .. } => {
+                    classified(Reason::ChartNotFound, Class::Absent)
+                }
                 _ => classified(Reason::InvalidChart, Class::Absent),
             },
             Self::Location => classified(Reason::InvalidURL, Class::Absent),

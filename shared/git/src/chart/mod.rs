@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-pub use helmops_chart::{ChartPath, ChartPathError, Strategy, assemble, pack};
+pub use helmops_chart::{ChartPath, ChartPathError, Strategy, assemble, assemble_manifests, pack};
 use helmops_chart::{Entry, FileError, FileTree};
 
 use crate::{ObjectId, ObjectKind, Objects, PackError, object::entries};

@@ -527,3 +527,104 @@ fn the_search_for_charts_is_bounded() {
         &["\"none\" is not in the repository", "folders near the top"],
     );
 }
+
+fn packed_manifests(repository: &Repository, commit: ObjectId, path: &str) -> Result<PackedChart, String> {
+    let mut objects = all(repository);
+    let root = objects.root(commit).unwrap();
+    let path = ChartPath::parse(path).unwrap();
+    let assembled = assemble_manifests(&mut objects, root, &path).map_err(|error| error.to_string())?;
+    let Assembly::Complete(files) = assembled else {
+        panic!("all objects are there")
+    };
+    pack(&mut objects, *files, Strategy::Manifests, LIMIT).map_err(|error| error.to_string())
+}
+
+#[test]
+fn manifests_are_all_files_of_the_folder_but_hidden_ones() {
+    let mut repository = Repository::default();
+    let files = [
+        ("deploy/.github/workflows/a.yaml", FILE, "x"),
+        ("deploy/.hidden.yaml", LINK, "/etc/passwd"),
+        ("deploy/a.yaml", FILE, "a: '{{ .Values.x }}'"),
+        ("deploy/base/kustomization.yaml", FILE, "x"),
+        ("deploy/base/web/Chart.yaml", FILE, CHART),
+        ("deploy/config.txt", FILE, "x"),
+        ("other/a.yaml", FILE, "1"),
+    ];
+    let first = repository.commit_modes("main", &files);
+    let packed = packed_manifests(&repository, first, "deploy").unwrap();
+    let names: Vec<_> = unpacked(&packed).into_keys().collect();
+    assert_eq!(
+        names,
+        [
+            "manifests/a.yaml",
+            "manifests/base/kustomization.yaml",
+            "manifests/base/web/Chart.yaml",
+            "manifests/config.txt"
+        ]
+    );
+    assert_eq!(packed.version, format!("0.0.0+{}", packed.content.short_digest()));
+
+    let mut later = files;
+    later[6].2 = "2";
+    let second = repository.commit_modes("main", &later);
+    assert_eq!(
+        packed_manifests(&repository, second, "deploy").unwrap(),
+        packed,
+        "another folder has changed"
+    );
+    later[2].2 = "b: 1";
+    let third = repository.commit_modes("main", &later);
+    let changed = packed_manifests(&repository, third, "deploy").unwrap();
+    assert_ne!(
+        (&changed.version, &changed.digest),
+        (&packed.version, &packed.digest)
+    );
+}
+
+#[test]
+fn what_is_no_folder_of_manifests_is_refused_with_the_fix() {
+    let mut repository = Repository::default();
+    let commit = repository.commit_modes(
+        "main",
+        &[
+            ("web/Chart.yaml", FILE, CHART),
+            ("docs/a.md", FILE, "x"),
+            ("docs/.a.yaml", FILE, "x"),
+            ("link/a.yaml", LINK, "x"),
+            (
+                "lfs/a.yaml",
+                FILE,
+                "version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+            ),
+        ],
+    );
+    for (path, expected) in [
+        (
+            "web",
+            &["has a Chart.yaml", "remove spec.chartSource.manifests"][..],
+        ),
+        ("docs", &["no file that ends with .yaml", "name the folder"]),
+        ("none", &["\"none\" is not in the repository", "correct path"]),
+        ("link", &["\"link/a.yaml\" is a symbolic link", "move it out"]),
+        ("lfs", &["\"lfs/a.yaml\" is a reference to a file of Git LFS"]),
+    ] {
+        assert_refused(packed_manifests(&repository, commit, path), expected);
+    }
+}
+
+#[test]
+fn manifests_are_fetched_before_they_are_packed() {
+    let mut repository = Repository::default();
+    let commit = repository.commit("main", &[("a.yaml", "x"), (".b", "y")]);
+    repository
+        .objects
+        .retain(|_, (kind, _)| *kind != ObjectKind::Blob);
+    let mut objects = all(&repository);
+    let root = objects.root(commit).unwrap();
+    let assembled = assemble_manifests(&mut objects, root, &ChartPath::default()).unwrap();
+    assert!(
+        matches!(&assembled, Assembly::Missing(missing) if missing.len() == 1),
+        "{assembled:?}"
+    );
+}
