@@ -9,6 +9,7 @@ use std::{
 };
 
 use helmops_api::{BundleDeployment, labels};
+use helmops_core::targeting::chart_record::resolved_chart;
 use helmops_helm::run_scope::RunScope;
 use helmops_model::{names::safe_concat, reason::Reason};
 use helmops_process::exit::with_causes;
@@ -58,7 +59,7 @@ pub fn deploys_fleets_agent(deployment: &BundleDeployment) -> bool {
         Some(cluster) => name == safe_concat(&[FLEETS_OWN, cluster]),
         None => is_fleets_own(name),
     };
-    has_name && has_files_of_bundle(deployment)
+    has_name && has_files_of_bundle(deployment) && resolved_chart(deployment).is_none()
 }
 
 /// Removes the releases of a BundleDeployment, if it certainly does not exist any more. Other releases are reconciled with the permit
@@ -424,6 +425,13 @@ mod tests {
             let deployment = serde_json::from_str(&object.to_string()).unwrap();
             assert_eq!(deploys_fleets_agent(&deployment), expected, "{name} {cluster:?}");
         }
+        let record = json!({ "version": "0.0.0+1" }).to_string();
+        let of_helmop = json!({
+            "metadata": { "name": "fleet-agent-edge", "annotations": { labels::RESOLVED: record } },
+            "spec": { "options": { "helm": { "version": "0.0.0+1" } } },
+        });
+        let deployment = serde_json::from_str(&of_helmop.to_string()).unwrap();
+        assert!(has_files_of_bundle(&deployment) && !deploys_fleets_agent(&deployment));
     }
 
     #[test]

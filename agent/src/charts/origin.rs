@@ -1,7 +1,7 @@
 //! Where the chart of a deployment comes from.
 
 use helmops_api::{BundleDeployment, labels};
-use helmops_core::targeting::chart_record::resolved_chart;
+use helmops_core::targeting::chart_record::{has_manifests, resolved_chart};
 use helmops_release::marks;
 
 /// Where a chart comes from.
@@ -34,10 +34,11 @@ impl ChartOrigin {
     }
 }
 
-/// Whether a deployment is made of the files of a Bundle, such as those of a GitRepo. The chart of a HelmOp may be in a Content too, and only
-/// that has a record of what was resolved: it is deployed as if the agent had downloaded it.
+/// Whether a deployment is made of the files of a Bundle, such as those of a GitRepo. The chart of a HelmOp may be in a Content too: it has a
+/// record of what was resolved, and is deployed as if the agent had downloaded it, unless the record is that of manifests.
 pub fn has_files_of_bundle(deployment: &BundleDeployment) -> bool {
-    ChartOrigin::of(deployment).is_content() && resolved_chart(deployment).is_none()
+    ChartOrigin::of(deployment).is_content()
+        && resolved_chart(deployment).is_none_or(|record| has_manifests(&record))
 }
 
 /// The folder of a kustomization in the chart of a deployment, or among the files of its Bundle. In a Content, the chart is in a folder itself.
@@ -76,12 +77,14 @@ mod tests {
             });
             serde_json::from_str::<BundleDeployment>(&object.to_string()).unwrap()
         };
+        let manifests = || Some(json!({ "repo": "", "chart": "", "version": "1.0.0", "digest": "" }));
         let record = || Some(json!({ "repo": "", "chart": "web", "version": "1.0.0", "digest": "" }));
         for (record, options, dir, has_files, folder) in [
             (None, Some(json!({})), "web/dev", false, "web/dev"),
             (None, None, "web/dev", true, "web/dev"),
             (record(), None, "web/dev", false, "dev"),
             (record(), None, "", false, ""),
+            (manifests(), None, "web/dev", true, "web/dev"),
         ] {
             let deployment = deployment(record, options, dir);
             assert_eq!(has_files_of_bundle(&deployment), has_files);

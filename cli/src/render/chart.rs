@@ -132,6 +132,14 @@ pub async fn fetch_of(
         "cannot fetch version {} of the chart of HelmOp {name}",
         helm.version
     );
+    if helmop.spec.has_manifests() {
+        let text = format!(
+            "the files of HelmOp {name} are manifests (spec.chartSource.manifests), of which the agent makes a chart: it cannot be rendered here"
+        );
+        return Err(
+            Failure::unable(text).with_hint("leave --manifests out, which compares options and values")
+        );
+    }
     let unable = |error: &dyn std::error::Error| Failure::unable(format!("{attempt}: {}", causes(error)));
     let policies = Policies::default();
     let valid = policies

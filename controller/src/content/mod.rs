@@ -17,7 +17,7 @@ mod write;
 
 use std::{sync::Mutex, time::Duration};
 
-use helm_archive::{Limits as ArchiveLimits, check};
+use helm_archive::{Limits as ArchiveLimits, check, size};
 use helmops_content::{ContentId, Encoded, Limits, of_chart};
 use helmops_core::content::{Unused, references};
 use helmops_fair::{ByteBudget, Share};
@@ -49,7 +49,8 @@ pub struct ContentStorage {
 pub struct ChartArchive {
     /// The archive (`.tgz`).
     pub bytes: ArchiveBuffer,
-    /// The folder that its files get, see [`helmops_model::chart::delivery::content_folder`].
+    /// The folder that its files get, see [`ChartRequest::content_folder`](helmops_model::chart::request::ChartRequest::content_folder); empty for
+    /// manifests, which are no chart.
     pub folder: String,
     /// Where it came from, without credentials: for messages.
     pub url: String,
@@ -84,7 +85,7 @@ impl ContentStorage {
 /// written: that has to happen within the grace period.
 ///
 /// # Errors
-/// If it is not a chart, is too large, or cannot be written.
+/// If it is neither a chart nor manifests, is too large, or cannot be written.
 pub async fn store(
     context: &Context,
     stores: &DeliveryStores,
@@ -153,11 +154,14 @@ fn encoded(archive: ChartArchive, largest: usize) -> Result<(Encoded, ArchiveBuf
         url,
     } = archive;
     let limits = ArchiveLimits::HELM;
-    let chart = check(bytes.as_slice(), limits).map_err(|error| ContentError::chart(&url, error.into()))?;
+    let size = if folder.is_empty() {
+        size(bytes.as_slice(), limits)
+    } else {
+        check(bytes.as_slice(), limits).map(|chart| chart.bytes)
+    };
+    let size = size.map_err(|error| ContentError::chart(&url, error.into()))?;
     // Its files, and what they are encoded to.
-    let files = usize::try_from(chart.bytes)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(2);
+    let files = usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(2);
     let needed = bytes.as_slice().len().saturating_add(files);
     if needed > largest {
         return Err(ContentError::Memory {
@@ -175,6 +179,9 @@ fn encoded(archive: ChartArchive, largest: usize) -> Result<(Encoded, ArchiveBuf
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+
+    use helm_archive::ArchiveWriter;
+    use helmops_content::Manifest;
 
     use super::*;
 
@@ -194,6 +201,24 @@ mod tests {
         let error = encoded(archive(&storage, b"no archive"), storage.largest).unwrap_err();
         assert!(matches!(error, ContentError::Invalid { .. }), "{error}");
         assert!(error.to_string().starts_with("https://h/web.tgz: "), "{error}");
+    }
+
+    #[test]
+    fn manifests_are_no_chart_and_in_no_folder() {
+        let storage = ContentStorage::new(64 << 20, 0, Duration::ZERO);
+        let mut writer = ArchiveWriter::new(Vec::new());
+        writer.add("manifests/a.yaml", b"a: 1").unwrap();
+        let bytes = writer.finish().unwrap();
+        let chart = archive(&storage, &bytes);
+        assert!(encoded(chart, storage.largest).is_err(), "it has no Chart.yaml");
+        let files = ChartArchive {
+            folder: String::new(),
+            ..archive(&storage, &bytes)
+        };
+        let (encoded, _) = encoded(files, storage.largest).unwrap();
+        let expected = vec![("a.yaml".to_owned(), b"a: 1".to_vec())];
+        let expected = Manifest::of_files(expected, Limits::CHART).unwrap();
+        assert_eq!(*encoded.id(), expected.id());
     }
 
     #[test]

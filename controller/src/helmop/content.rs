@@ -13,10 +13,7 @@ use helmops_core::{
     content::references,
 };
 use helmops_fetch::{ChartResolver, MAX_ARCHIVE, ResolveContext};
-use helmops_model::chart::{
-    delivery::{Delivery, content_folder},
-    resolved::ChartVersion,
-};
+use helmops_model::chart::{delivery::Delivery, resolved::ChartVersion};
 use helmops_runtime::{
     retry_state::RetryState,
     workers::{Namespace, WorkerPermit},
@@ -199,7 +196,7 @@ async fn download(
         .await?;
     Ok(ChartArchive {
         bytes: downloaded.output,
-        folder: content_folder(chart.request.source()).to_owned(),
+        folder: chart.request.content_folder().to_owned(),
         url: downloaded.url,
     })
 }

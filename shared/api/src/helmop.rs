@@ -164,6 +164,13 @@ impl HelmOpSpec {
         git.or_else(|| source.bucket.as_deref().map(PackedChartSource::Bucket))
     }
 
+    /// Whether `spec.chartSource.manifests` is set.
+    pub fn has_manifests(&self) -> bool {
+        self.chart_source
+            .as_ref()
+            .is_some_and(|source| source.manifests.is_some())
+    }
+
     /// `spec.chartSource.git`.
     pub fn git(&self) -> Option<&GitSource> {
         self.chart_source.as_ref()?.git.as_deref()
@@ -202,7 +209,15 @@ wire! {
         /// The bucket that the chart is in, in place of `helm.repo`, `helm.chart` and `helm.version`. The controller reads it, packs the chart, and
         /// delivers it as `Content`.
         "bucket" | nullable => bucket: Option<Box<BucketSource>>,
+        /// If it is set, also as `{}`, the files in the folder of `git` or `bucket` are no chart, but manifests of objects or a kustomization, as those of a
+        /// GitRepo: `kustomize` and `yaml` of the HelmOp and of its targets apply to them.
+        "manifests" | nullable => manifests: Option<ManifestsSource>,
     }
+}
+
+wire! {
+    /// Manifests in place of a chart.
+    pub struct ManifestsSource: [unknown: UnknownFields] {}
 }
 
 wire! {
@@ -345,6 +360,8 @@ wire! {
         "changedDigest" | nullable => changed_digest: String,
         /// The ID of the Content with the files of the chart, with `spec.chartSource.deliver: Content`. Otherwise empty.
         "content" | nullable => content: String,
+        /// Whether the files are manifests, and no chart: see `spec.chartSource.manifests`.
+        "manifests" => manifests: bool,
     }
 }
 

@@ -43,17 +43,19 @@ macro_rules! wire {
                 map: &mut A,
             ) -> Result<bool, A::Error> {
                 match key {
-                    $($wire => self.$field = $crate::wire::value(map, $wire)?,)*
+                    $($wire => {
+                        self.$field = $crate::wire::value(map, $wire)?;
+                        Ok(true)
+                    })*
                     _ => {
                         $($(
                             if $crate::wire::FieldSet::read_field(&mut self.$part, key, map)? {
                                 return Ok(true);
                             }
                         )+)?
-                        return Ok(false);
+                        Ok(false)
                     }
                 }
-                Ok(true)
             }
         }
 

@@ -49,7 +49,11 @@ impl ChartObject {
         }
         match strategy {
             None | Some(Strategy::ChartVersion) => Ok(Self::Archive { path: parsed }),
-            Some(Strategy::Revision | Strategy::Manifests) => {
+            Some(Strategy::Manifests) => {
+                let problem = "names an archive, and manifests are in a folder; upload them unpacked, and name their folder";
+                Err(error("path", path, problem))
+            }
+            Some(Strategy::Revision) => {
                 let problem = "names an archive, which is used as it is, so it keeps its version; use the strategy ChartVersion, or upload the folder of \
                      the chart";
                 Err(error("path", path, problem))
@@ -82,6 +86,7 @@ mod tests {
             ("/web", None, "path \"/web\" is no path"),
             ("a/../b", None, "is no path"),
             ("web.tgz", Some(Strategy::Revision), "keeps its version"),
+            ("web.tgz", Some(Strategy::Manifests), "upload them unpacked"),
         ] {
             let error = ChartObject::parse(path, strategy).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

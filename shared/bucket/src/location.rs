@@ -166,8 +166,7 @@ impl BucketLocation {
         self.prefix.below("")
     }
 
-    /// Identifies the bucket in records and messages: a URL with `bucket+` before its scheme, and the prefix at its end. It has no credentials,
-    /// and a bucket keeps it with another provider or region.
+    /// Identifies the bucket in records and messages: a URL with `bucket+` before its scheme, and the prefix at its end. It has no credentials.
     pub fn identity(&self) -> String {
         let prefix = self.prefix.as_str();
         let separator = if prefix.is_empty() { "" } else { "/" };

@@ -144,6 +144,14 @@ async fn buckets_are_denied(kubectl: &Kubectl) {
             Some("bucket+https://s3.amazonaws.com/charts"),
         ),
         (
+            json!({ "provider": "aws", "region": "cn-north-1", "bucketName": "charts" }),
+            Some("bucket+https://s3.cn-north-1.amazonaws.com.cn/charts"),
+        ),
+        (
+            json!({ "endpoint": "https://s3.amazonaws.com", "region": "eu-west-1", "bucketName": "charts" }),
+            Some("bucket+https://s3.eu-west-1.amazonaws.com/charts"),
+        ),
+        (
             json!({ "provider": "gcp", "bucketName": "charts" }),
             Some("bucket+https://storage.googleapis.com/charts"),
         ),

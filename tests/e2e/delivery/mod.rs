@@ -6,6 +6,7 @@ mod behind;
 mod bucket;
 mod gates;
 mod git;
+mod manifests;
 mod rollback;
 mod rollout;
 mod schedules;

@@ -11,6 +11,7 @@ pub fn add(table: &mut Table) {
         ("Git", git),
         ("beside Git", beside_git),
         ("buckets", bucket),
+        ("manifests", manifests),
         ("URLs", urls),
         ("tags", tags),
         ("versions", versions),
@@ -293,6 +294,53 @@ fn beside_git(table: &mut Table) {
         ),
     ] {
         table.spec(&with_git(&over), path, reason, &[word]);
+    }
+}
+
+/// Manifests are files of a repository, and no chart.
+fn manifests(table: &mut Table) {
+    let manifests = |over: &Value| {
+        let mut spec = with_git(&json!({ "chartSource": { "manifests": {} } }));
+        json_patch::merge(&mut spec, over);
+        spec
+    };
+    for (over, path, reason, words) in [
+        (
+            json!({ "chartSource": { "git": null }, "helm": { "repo": "https://h", "chart": "web" } }),
+            "spec.chartSource.git",
+            "HelmRequired",
+            &[
+                "name the repository",
+                "spec.chartSource.bucket",
+                "remove manifests",
+            ][..],
+        ),
+        (
+            json!({ "chartSource": { "git": { "reconcileStrategy": "ChartVersion" } } }),
+            "spec.chartSource.git.reconcileStrategy",
+            "VersionForbidden",
+            &["remove reconcileStrategy, or set Revision"],
+        ),
+        (
+            json!({ "helm": { "version": "1.x" } }),
+            "spec.helm.version",
+            "VersionForbidden",
+            &["manifests have none"],
+        ),
+        (
+            json!({ "chartSource": { "git": null, "bucket": { "endpoint": "h", "bucketName": "charts", "path": "web.tgz" } } }),
+            "spec.chartSource.bucket.path",
+            "InvalidChartName",
+            &["web.tgz", "upload them unpacked"],
+        ),
+        (
+            json!({ "helm": { "valuesFiles": ["prod.yaml"] } }),
+            "spec.helm.valuesFiles",
+            "ChartForbidden",
+            &["prod.yaml", "set spec.helm.values"],
+        ),
+    ] {
+        table.spec(&manifests(&over), path, reason, words);
     }
 }
 

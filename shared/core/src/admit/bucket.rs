@@ -11,15 +11,22 @@ use helmops_model::{
 use super::packed;
 
 /// Checks the source of a chart; `None` if it is invalid.
-pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &BucketSource) -> Option<PackedRequest> {
+pub fn check(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    source: &BucketSource,
+    has_manifests: bool,
+) -> Option<PackedRequest> {
     let location = BucketLocation::parse(&fields(source));
     let location = location.map_err(|error| report(errors, path, &error));
     let strategy = packed::check_strategy(
         errors,
         &path.field("reconcileStrategy"),
         &source.reconcile_strategy,
+        has_manifests,
     );
-    let strategy = strategy.filter(|_| !source.reconcile_strategy.is_empty());
+    // An archive has another default than a folder.
+    let strategy = strategy.filter(|_| has_manifests || !source.reconcile_strategy.is_empty());
     let object = ChartObject::parse(&source.path, strategy);
     let object = object.map_err(|error| report(errors, path, &error));
     let secret = packed::check_secret(errors, &path.field("secretRef"), source.secret_ref.as_ref());

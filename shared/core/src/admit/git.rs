@@ -14,7 +14,12 @@ use helmops_model::{
 use super::packed;
 
 /// Checks the source of a chart; `None` if it is invalid.
-pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> Option<PackedRequest> {
+pub fn check(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    source: &GitSource,
+    has_manifests: bool,
+) -> Option<PackedRequest> {
     let location = check_url(errors, &path.field("url"), &source.url);
     let reference = check_reference(errors, &path.field("ref"), source);
     let folder = ChartPath::parse(&source.path)
@@ -27,6 +32,7 @@ pub fn check(errors: &mut FieldErrors, path: &Path<'_>, source: &GitSource) -> O
         errors,
         &path.field("reconcileStrategy"),
         &source.reconcile_strategy,
+        has_manifests,
     );
     let secret = packed::check_secret(errors, &path.field("secretRef"), source.secret_ref.as_ref());
     let location = location?;

@@ -159,6 +159,10 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
     if let Some(source) = helmop.spec.packed() {
         return packed::check(errors, root, helmop, source);
     }
+    if helmop.spec.has_manifests() {
+        packed::require_files(errors, root);
+        return None;
+    }
     let path = root.field("helm");
     let Some(helm) = &helmop.spec.bundle.options.helm else {
         errors.required(

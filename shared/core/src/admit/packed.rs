@@ -49,12 +49,19 @@ pub(super) fn check<'a>(
 ) -> Option<Charts<'a>> {
     static NONE: LazyLock<HelmOptions> = LazyLock::new(HelmOptions::default);
     let path = root.field("chartSource");
+    let spec = &helmop.spec;
+    let has_manifests = spec.has_manifests();
     let (terms, request) = match source {
-        PackedChartSource::Git(source) => (&GIT, git::check(errors, &path.field("git"), source)),
-        PackedChartSource::Bucket(source) => (&BUCKET, bucket::check(errors, &path.field("bucket"), source)),
+        PackedChartSource::Git(source) => (
+            &GIT,
+            git::check(errors, &path.field("git"), source, has_manifests),
+        ),
+        PackedChartSource::Bucket(source) => {
+            let path = path.field("bucket");
+            (&BUCKET, bucket::check(errors, &path, source, has_manifests))
+        }
     };
-    let sources = helmop.spec.chart_source.as_ref();
-    let other = sources.filter(|source| source.git.is_some());
+    let other = spec.chart_source.as_ref().filter(|source| source.git.is_some());
     if let Some(other) = other.and_then(|source| source.bucket.as_ref()) {
         let detail = "the chart is that of spec.chartSource.git; remove one of both";
         errors.forbidden(
@@ -64,8 +71,11 @@ pub(super) fn check<'a>(
             detail,
         );
     }
-    check_others(errors, root, &helmop.spec, terms);
-    let bundle = &helmop.spec.bundle;
+    if has_manifests {
+        check_values_files(errors, &root.field("helm"), spec);
+    }
+    check_others(errors, root, spec, terms);
+    let bundle = &spec.bundle;
     let chart = ChartRequest {
         repo: "",
         chart: "",
@@ -77,13 +87,44 @@ pub(super) fn check<'a>(
     Some((bundle.options.helm.as_ref().unwrap_or(&NONE), chart, targets))
 }
 
+/// Reports that there are no files for `spec.chartSource.manifests`.
+pub(super) fn require_files(errors: &mut FieldErrors, root: &Path<'_>) {
+    let detail = "spec.chartSource.manifests says that files are manifests, and names none; name the repository in spec.chartSource.git, or the \
+                  bucket in spec.chartSource.bucket, or remove manifests";
+    let path = root.field("chartSource");
+    errors.required(&path.field("git"), Reason::HelmRequired, detail);
+}
+
+/// Manifests have no files with values: those of a GitRepo are in its values before it is a Bundle.
+fn check_values_files(errors: &mut FieldErrors, path: &Path<'_>, spec: &HelmOpSpec) {
+    let helm = spec.bundle.options.helm.as_ref();
+    let files = helm.map_or(&[][..], |helm| &helm.values_files);
+    if let Some(first) = files.first() {
+        let detail = "valuesFiles are read from a chart, and spec.chartSource.manifests has none; remove it, and set spec.helm.values";
+        errors.forbidden(&path.field("valuesFiles"), Reason::ChartForbidden, first, detail);
+    }
+}
+
 /// Checks what is released.
-pub fn check_strategy(errors: &mut FieldErrors, path: &Path<'_>, text: &str) -> Option<Strategy> {
+pub fn check_strategy(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    text: &str,
+    has_manifests: bool,
+) -> Option<Strategy> {
     let strategy = Strategy::parse(text);
+    if has_manifests && strategy == Some(Strategy::ChartVersion) {
+        let detail = "manifests have no Chart.yaml with a version, so each change is released; remove reconcileStrategy, or set Revision";
+        errors.forbidden(path, Reason::VersionForbidden, text, detail);
+        return None;
+    }
     if strategy.is_none() {
         let detail = "expected Revision or ChartVersion; Revision releases each change of the chart, ChartVersion only another version in its \
                       Chart.yaml";
         errors.invalid(path, Reason::InvalidVersion, text, detail);
+    }
+    if has_manifests {
+        return Some(Strategy::Manifests);
     }
     strategy
 }
@@ -122,12 +163,13 @@ pub fn unpolled(changes: &str) -> String {
 fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec, terms: &Terms) {
     let bundle = &spec.bundle;
     if let Some(helm) = &bundle.options.helm {
-        check_helm(errors, &root.field("helm"), helm, terms);
+        check_helm(errors, &root.field("helm"), helm, (terms, spec.has_manifests()));
     }
     let targets = root.field("targets");
     for (index, target) in bundle.targets.iter().enumerate() {
         if let Some(helm) = &target.options.helm {
-            check_helm(errors, &targets.index(index).field("helm"), helm, terms);
+            let path = targets.index(index);
+            check_helm(errors, &path.field("helm"), helm, (terms, spec.has_manifests()));
         }
     }
     let Terms {
@@ -166,8 +208,18 @@ fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec, te
     }
 }
 
-fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, terms: &Terms) {
+fn check_helm(
+    errors: &mut FieldErrors,
+    path: &Path<'_>,
+    helm: &HelmOptions,
+    (terms, has_manifests): (&Terms, bool),
+) {
     let Terms { field, version, .. } = terms;
+    let why = if has_manifests {
+        "manifests have none"
+    } else {
+        "its version is in its Chart.yaml"
+    };
     for (other, text, reason, fix) in [
         (
             "repo",
@@ -185,7 +237,7 @@ fn check_helm(errors: &mut FieldErrors, path: &Path<'_>, helm: &HelmOptions, ter
             "version",
             &helm.version,
             Reason::VersionForbidden,
-            format!("its version is in its Chart.yaml; remove version{version}"),
+            format!("{why}; remove version{version}"),
         ),
     ] {
         if !text.is_empty() {

@@ -240,6 +240,28 @@ fn questionable_settings_get_one_warning() {
 }
 
 #[test]
+fn overlays_are_for_manifests() {
+    let mut spec = json!({
+        "chartSource": { "git": { "url": "https://h/n.git" } },
+        "pollingInterval": "5m",
+        "yaml": { "overlays": ["x"] },
+        "targets": [{ "clusterSelector": {}, "yaml": { "overlays": ["y"] } }],
+    });
+    assert_eq!(warnings(&helmop(&spec)).len(), 2);
+    spec["chartSource"]["manifests"] = json!({});
+    assert_eq!(warnings(&helmop(&spec)), Vec::<String>::new());
+    let helmop = helmop(&spec);
+    let valid = ValidHelmOp::try_from(&helmop).unwrap();
+    assert!(valid.chart.has_manifests());
+    assert_eq!(valid.chart.content_folder(), "");
+    let requested = valid.chart.packed.as_ref().unwrap().source.requested();
+    assert_eq!(
+        requested, "the default branch, manifests",
+        "a chart has another record"
+    );
+}
+
+#[test]
 fn limits_that_let_nothing_be_updated_get_a_warning() {
     for (over, text) in [
         (

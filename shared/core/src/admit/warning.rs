@@ -32,7 +32,10 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     let spec = &helmop.spec;
     let mut warnings = Warnings::default();
     internal_fields(&mut warnings, spec);
-    unused_options(&mut warnings, "spec", &spec.bundle.options);
+    let has_manifests = spec.has_manifests();
+    if !has_manifests {
+        unused_options(&mut warnings, "spec", &spec.bundle.options);
+    }
     if let Some(helm) = &spec.bundle.options.helm {
         chart(&mut warnings, "spec.helm", helm);
         numbers(&mut warnings, helm);
@@ -53,7 +56,9 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
     }
     for (index, target) in spec.bundle.targets.iter().enumerate() {
         let path = format!("spec.targets[{index}]");
-        unused_options(&mut warnings, &path, &target.options);
+        if !has_manifests {
+            unused_options(&mut warnings, &path, &target.options);
+        }
         options_of_all_targets(&mut warnings, &path, &target.options);
         if let Some(helm) = &target.options.helm {
             chart(&mut warnings, &format!("{path}.helm"), helm);

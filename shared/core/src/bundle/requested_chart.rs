@@ -83,6 +83,7 @@ impl RequestedChart<'_, '_> {
             on_digest_change: policy.map_or("", OnDigestChange::as_str).to_owned(),
             changed_digest: self.changed_digest.clone(),
             content: self.content.clone(),
+            manifests: self.request.has_manifests(),
             ..record
         })
     }

@@ -54,18 +54,19 @@ impl ChartRecords {
     }
 
     /// The options as agents get them. With the chart in a Content they name its folder there, as Fleet's agents need it, and no repository:
-    /// no agent fetches anything.
+    /// no agent fetches anything. Manifests are in no folder there, as those of a GitRepo.
     pub(super) fn delivered(&self, mut options: BundleDeploymentOptions) -> BundleDeploymentOptions {
-        let has_content = Chart::of(&options).is_some_and(|chart| {
+        let folder = Chart::of(&options).and_then(|chart| {
             let mut records = self.0.iter().filter(|record| chart.is_of(record));
-            records.any(|record| !record.content.is_empty())
+            let record = records.find(|record| !record.content.is_empty())?;
+            Some(folder(record).to_owned())
         });
-        let Some(helm) = options.helm.as_mut().filter(|_| has_content) else {
+        let Some((helm, folder)) = options.helm.as_mut().zip(folder) else {
             return options;
         };
-        let folder = content_folder(ChartSource::of(&helm.repo, &helm.chart)).to_owned();
         if let Some(kustomize) = &mut options.kustomize
             && !kustomize.dir.is_empty()
+            && !folder.is_empty()
         {
             kustomize.dir = format!("{folder}/{}", in_chart(&kustomize.dir));
         }
@@ -117,9 +118,7 @@ impl ChartRecords {
     /// agent reads `valuesFiles` from its chart, while those of other Bundles with files were merged before.
     fn of_content(&self, chart: &Chart<'_>) -> Option<ResolvedChart> {
         let is_of_folder = |record: &&ResolvedChart| {
-            !record.content.is_empty()
-                && record.version == chart.version
-                && content_folder(ChartSource::of(&record.repo, &record.chart)) == chart.name
+            !record.content.is_empty() && record.version == chart.version && folder(record) == chart.name
         };
         let is_delivered = chart.repo.is_empty() && self.0.iter().any(|record| is_of_folder(&record));
         is_delivered.then(|| ResolvedChart {
@@ -128,6 +127,19 @@ impl ChartRecords {
             ..ResolvedChart::default()
         })
     }
+}
+
+/// The folder of the files of a record in their content; empty for manifests.
+fn folder(record: &ResolvedChart) -> &str {
+    if record.manifests {
+        return "";
+    }
+    content_folder(ChartSource::of(&record.repo, &record.chart))
+}
+
+/// Whether the record of a deployment is of manifests: they are in no folder of their content, while each chart is.
+pub fn has_manifests(record: &ResolvedChart) -> bool {
+    record.repo.is_empty() && record.chart.is_empty()
 }
 
 /// Whether the chart of a record is in a Content.
@@ -360,6 +372,33 @@ mod tests {
             assert!(later.is_some(), "the rollout has not reached it");
         }
         assert_eq!(in_chart(".chart/0123/overlays/prod"), "overlays/prod");
+    }
+
+    #[test]
+    fn manifests_are_in_no_folder_of_their_content() {
+        let of_git = |manifests: bool| {
+            let mut record = record("git+https://h/n.git", "deploy/web", "0.0.0+1", "a");
+            record["content"] = json!(format!("s-{}", "1".repeat(61)));
+            record["manifests"] = json!(manifests);
+            record
+        };
+        for (is_manifests, chart, dir) in [(true, "", "prod"), (false, "web", "web/prod")] {
+            let all = records(&[of_git(is_manifests)]);
+            let mut before = options("git+https://h/n.git", "deploy/web", "0.0.0+1");
+            before.kustomize = serde_json::from_str(r#"{"dir":"prod"}"#).unwrap();
+            let after = all.delivered(before);
+            let helm = after.helm.as_ref().unwrap();
+            assert_eq!(
+                (&*helm.repo, &*helm.chart, &*helm.version),
+                ("", chart, "0.0.0+1")
+            );
+            assert_eq!(after.kustomize.as_ref().unwrap().dir, dir);
+            let deployment = deployed(after.clone(), all.annotation(&after, None, true));
+            let record = resolved_chart(&deployment).unwrap();
+            assert_eq!(has_manifests(&record), is_manifests);
+            let later = records(&[]).annotation(&after, Some(&deployment), false);
+            assert!(later.is_some(), "the rollout has not reached it");
+        }
     }
 
     #[test]

@@ -164,9 +164,8 @@ impl ClassifiedError for BucketError {
             Self::TooManyObjects { .. } | Self::ArchiveTooLarge { .. } => {
                 classified(Reason::ResponseTooLarge, Class::Absent)
             }
-            Self::Changed { .. } | Self::OtherContent { .. } => {
-                classified(Reason::RepositoryError, Class::TRANSIENT)
-            }
+            Self::Changed { .. } => classified(Reason::RepositoryError, Class::TRANSIENT),
+            Self::OtherContent { .. } => classified(Reason::DigestMismatch, Class::Absent),
             Self::NoArchive { .. } => classified(Reason::ChartNotFound, Class::Absent),
             Self::Archive { .. } | Self::ChartTooLarge { .. } => {
                 classified(Reason::InvalidChart, Class::Absent)

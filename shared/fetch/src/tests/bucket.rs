@@ -249,10 +249,8 @@ async fn the_recorded_version_stays_while_the_chart_is_the_same() {
     assert_eq!(server.lines().len(), before + 1);
     let gone = resolver.bucket_archive(&signed(), &chart, &first).await;
     let error = gone.unwrap_err();
-    assert!(
-        error.class().is_transient() && error.to_string().contains(&url),
-        "{error}"
-    );
+    assert_eq!(error.reason(), Reason::DigestMismatch);
+    assert!(error.to_string().contains(&url), "{error}");
     // A record of something else is read as none.
     let other = ChartVersion {
         digest: "sha256:0123".to_owned(),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use helm_index::{VersionRequest, is_strict_version, tags};
-use helmops_bucket::BucketChart;
-use helmops_git::GitChart;
+use helmops_bucket::{BucketChart, ChartObject};
+use helmops_git::{GitChart, chart::Strategy};
 
-use super::{registry::reference::Reference, source::ChartSource};
+use super::{delivery::content_folder, registry::reference::Reference, source::ChartSource};
 
 /// The target's own `repo`, `chart` or `version`, or the one of `spec.helm` if the target's is empty.
 pub const fn or_inherited<'a>(own: &'a str, main: &'a str) -> &'a str {
@@ -55,6 +55,16 @@ impl PackedSource {
         match self {
             Self::Git(chart) => chart.requested(),
             Self::Bucket(chart) => chart.requested(),
+        }
+    }
+
+    /// Whether its files are manifests of objects, and no chart.
+    pub fn has_manifests(&self) -> bool {
+        match self {
+            Self::Git(chart) => chart.strategy == Strategy::Manifests,
+            Self::Bucket(chart) => {
+                matches!(chart.object, ChartObject::Folder { strategy, .. } if strategy == Strategy::Manifests)
+            }
         }
     }
 
@@ -118,6 +128,21 @@ impl ChartRequest<'_> {
             },
             None => ChartSource::of(self.repo, self.chart),
         }
+    }
+
+    /// Whether manifests of objects are requested, and no chart.
+    pub fn has_manifests(&self) -> bool {
+        self.packed
+            .as_ref()
+            .is_some_and(|packed| packed.source.has_manifests())
+    }
+
+    /// The folder of its files in their content, see [`content_folder`]; empty for manifests, which need none.
+    pub fn content_folder(&self) -> &str {
+        if self.has_manifests() {
+            return "";
+        }
+        content_folder(self.source())
     }
 
     /// Whether a newer version can appear later; see [`is_floating`].
