@@ -16,8 +16,8 @@ const AWS: &str = "s3.amazonaws.com";
 /// The domain of Amazon's servers.
 const AMAZON: &str = "amazonaws.com";
 /// That of Alibaba's servers, which have buckets in the host only.
-const ALIBABA: &str = ".aliyuncs.com";
-/// Domains of servers that have buckets in the host.
+const ALIBABA: &str = "aliyuncs.com";
+/// Domains with servers that have buckets in the host.
 const IN_HOST: [&str; 7] = [
     AMAZON,
     "amazonaws.com.cn",
@@ -25,7 +25,7 @@ const IN_HOST: [&str; 7] = [
     "myhuaweicloud.com",
     "myqcloud.com",
     "digitaloceanspaces.com",
-    "storage.googleapis.com",
+    "googleapis.com",
 ];
 /// The endpoint of Google Cloud Storage.
 const GCP: &str = "storage.googleapis.com";
@@ -150,7 +150,12 @@ impl BucketLocation {
         let rest = host
             .strip_prefix(&*self.name)
             .and_then(|rest| rest.strip_prefix('.'));
-        is_of_protocol && rest.is_some_and(|rest| IN_HOST.into_iter().any(|cloud| rest.ends_with(cloud)))
+        // The server is named before the domain: a bucket may be named like a part of that name.
+        let is_server = |rest: &str| {
+            let mut servers = IN_HOST.into_iter().filter_map(|domain| rest.strip_suffix(domain));
+            servers.any(|server| server.len() > 1 && server.ends_with('.'))
+        };
+        is_of_protocol && rest.is_some_and(is_server)
     }
 
     /// The name of an object at a path below the prefix.
@@ -237,6 +242,14 @@ fn region(text: &str) -> Result<String, BucketFieldError> {
 }
 
 fn prefix(text: &str) -> Result<ChartPath, BucketFieldError> {
+    if text.contains(['?', '#', '%']) {
+        // They would be something else in the URL that Policies compare.
+        return Err(error(
+            "prefix",
+            text,
+            "has ?, # or % in it; name a folder without them",
+        ));
+    }
     ChartPath::parse(text).map_err(|_| {
         let problem =
             "is no folder of a bucket; write it as charts/team-a, without a slash at its start and without . or .. in it";
@@ -303,7 +316,7 @@ fn in_cloud(provider: Provider, region: &str, name: &str, mut url: Url) -> Url {
             let end = if region.starts_with("cn-") { ".cn" } else { "" };
             format!("s3.{region}.{AMAZON}{end}")
         } else if provider == Provider::Generic
-            && host.ends_with(ALIBABA)
+            && host.ends_with(&format!(".{ALIBABA}"))
             && !host.starts_with(&format!("{name}."))
         {
             format!("{name}.{host}")
@@ -370,7 +383,14 @@ mod tests {
                 fields("generic", "oss-cn-hangzhou.aliyuncs.com"),
                 "https://charts.oss-cn-hangzhou.aliyuncs.com",
             ),
-            // A server may be named like the bucket.
+            // A server may be named like the bucket, or a part of it.
+            (
+                BucketFields {
+                    name: "nyc3",
+                    ..fields("generic", "nyc3.digitaloceanspaces.com")
+                },
+                "https://nyc3.digitaloceanspaces.com/nyc3",
+            ),
             (
                 fields("generic", "https://charts.example.com"),
                 "https://charts.example.com/charts",
@@ -410,6 +430,7 @@ mod tests {
             (with(|all| all.name = "a..b"), "bucketName"),
             (with(|all| all.name = "ab"), "bucketName"),
             (with(|all| all.region = "eu west"), "region \"eu west\" is not"),
+            (with(|all| all.prefix = "team#x"), "has ?, # or % in it"),
             (
                 with(|all| all.prefix = "/charts"),
                 "prefix \"/charts\" is no folder",

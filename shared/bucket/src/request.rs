@@ -1,5 +1,7 @@
 //! What of a bucket is deployed.
 
+use helmops_chart::Strategy;
+
 use crate::{BucketLocation, ChartObject};
 
 /// What the name of a bucket in records, Bundles and Policies starts with.
@@ -27,7 +29,7 @@ impl BucketChart {
     #[must_use]
     pub fn requested(&self) -> String {
         match &self.object {
-            ChartObject::Folder { strategy, .. } if *strategy != Default::default() => {
+            ChartObject::Folder { strategy, .. } if *strategy != Strategy::default() => {
                 format!("current objects, {}", strategy.as_str())
             }
             ChartObject::Folder { .. } => "current objects".to_owned(),

@@ -1,9 +1,6 @@
 //! The archive of a chart: the same bytes for the same files.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use bounded_text::{excerpt, hex};
 use go_formats::yaml;
@@ -21,6 +18,9 @@ use crate::{
 
 /// What a file of Git LFS begins with, if only the reference to it is in the repository.
 const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
+
+/// Digits of a digest in a version.
+const SHORT: usize = 12;
 
 /// What is packed, and which version it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,11 @@ pub fn pack<T: FileTree>(
         bytes: Vec::new(),
         limit,
     });
-    let version = version(&chart_yaml.version, strategy, &content);
+    let digest = match strategy {
+        Strategy::Manifests => files::digest(&files),
+        Strategy::Revision | Strategy::ChartVersion => content.digest(),
+    };
+    let version = version(&chart_yaml.version, strategy, &digest);
     let mut total = 0;
     for (path, file) in files {
         let bytes = files::file(tree, file.id, &file.source)?;
@@ -153,12 +157,13 @@ fn packed<Id>(archive: Vec<u8>, content: Content<Id>, name: String, version: Str
 }
 
 /// The version of the packed chart.
-fn version<Id: Display>(version: &str, strategy: Strategy, content: &Content<Id>) -> String {
+fn version(version: &str, strategy: Strategy, digest: &str) -> String {
     match strategy {
         Strategy::ChartVersion => version.to_owned(),
         Strategy::Revision | Strategy::Manifests => {
             let separator = if version.contains('+') { '.' } else { '+' };
-            format!("{version}{separator}{}", content.short_digest())
+            let short: String = digest.chars().take(SHORT).collect();
+            format!("{version}{separator}{short}")
         }
     }
 }

@@ -13,8 +13,6 @@ use crate::{ChartPath, FileTree, error::ChartError, locate};
 
 /// Between the hashes of folders in a text. No path has it.
 const SEPARATOR: &str = "//";
-/// Digits of a digest in a version.
-const SHORT: usize = 12;
 
 /// What a chart consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,11 +68,6 @@ impl<Id: Display> Content<Id> {
             digest.update(format!("{tree} {}\n", path.as_str()).as_bytes());
         }
         hex(digest.finish().as_ref())
-    }
-
-    /// The start of the digest, for a version.
-    pub fn short_digest(&self) -> String {
-        self.digest().chars().take(SHORT).collect()
     }
 }
 

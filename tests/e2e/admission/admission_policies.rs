@@ -136,6 +136,10 @@ async fn buckets_are_denied(kubectl: &Kubectl) {
             Some("bucket+http://minio.example.com:9000/charts"),
         ),
         (
+            json!({ "endpoint": endpoint, "region": null, "prefix": null, "bucketName": "charts" }),
+            None,
+        ),
+        (
             json!({ "endpoint": endpoint, "bucketName": "other" }),
             Some("bucket+https://minio.example.com:9000/other"),
         ),
@@ -150,6 +154,15 @@ async fn buckets_are_denied(kubectl: &Kubectl) {
         (
             json!({ "endpoint": "https://s3.amazonaws.com", "region": "eu-west-1", "bucketName": "charts" }),
             Some("bucket+https://s3.eu-west-1.amazonaws.com/charts"),
+        ),
+        // The controller changes no other host.
+        (
+            json!({ "provider": "gcp", "endpoint": "s3.amazonaws.com", "region": "eu-west-1", "bucketName": "charts" }),
+            Some("bucket+https://s3.amazonaws.com/charts"),
+        ),
+        (
+            json!({ "endpoint": "charts.s3.amazonaws.com", "region": "eu-west-1", "bucketName": "charts" }),
+            Some("bucket+https://charts.s3.amazonaws.com/charts"),
         ),
         (
             json!({ "provider": "gcp", "bucketName": "charts" }),

@@ -11,6 +11,7 @@ pub fn add(table: &mut Table) {
         ("Git", git),
         ("beside Git", beside_git),
         ("buckets", bucket),
+        ("beside buckets", beside_bucket),
         ("manifests", manifests),
         ("URLs", urls),
         ("tags", tags),
@@ -205,6 +206,10 @@ fn bucket(table: &mut Table) {
         let over = json!({ "chartSource": { "bucket": bucket } });
         table.spec(&with_bucket(&over), &path, reason, words);
     }
+}
+
+/// Nothing else selects a chart.
+fn beside_bucket(table: &mut Table) {
     for (over, path, reason, word) in [
         (
             json!({ "chartSource": { "git": { "url": "https://h/g/n.git" } } }),

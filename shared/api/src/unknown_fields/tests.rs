@@ -36,9 +36,12 @@ impl Sample {
     }
 
     fn object(&mut self, path: &str, schema: &Value) -> Value {
-        let Some(properties) = schema["properties"].as_object() else {
-            return json!({ "key": self.of(path, &schema["additionalProperties"]) });
-        };
+        let values = &schema["additionalProperties"];
+        if !values.is_null() {
+            return json!({ "key": self.of(path, values) });
+        }
+        // One without fields has none yet.
+        let properties = schema["properties"].as_object().cloned().unwrap_or_default();
         let mut object: Map<_, _> = properties
             .iter()
             .map(|(name, schema)| (name.clone(), self.of(&format!("{path}.{name}"), schema)))

@@ -88,7 +88,9 @@ fn the_list_says_whether_a_chart_is_the_same() {
     let mut reordered = WEB.to_vec();
     reordered.reverse();
     assert!(is_same(&reordered).unwrap());
-    let error = is_same(&[("db/Chart.yaml", "")]).unwrap_err().to_string();
+    let other = [("db/Chart.yaml", "")];
+    assert!(!is_same(&other).unwrap());
+    let error = packed(&other, "web").0.unwrap_err().to_string();
     assert!(error.contains("\"web\"") && error.contains("db"), "{error}");
 }
 

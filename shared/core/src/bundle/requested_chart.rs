@@ -46,11 +46,14 @@ impl RequestedChart<'_, '_> {
         if holds {
             self.changed_digest = found.digest;
         } else {
-            // The same files may be found at another URL: in a later commit, which reverts to them.
+            // The same files may be found at another URL: in a later commit, which reverts to them. The version of manifests is that of their
+            // files, and the digest has hidden ones besides.
+            let is_manifests = self.request.has_manifests();
             let has_files = |recorded: &ChartVersion| {
                 *recorded == found
-                    || !found.digest.is_empty()
-                        && (&recorded.version, &recorded.digest) == (&found.version, &found.digest)
+                    || recorded.version == found.version
+                        && !found.digest.is_empty()
+                        && (is_manifests || recorded.digest == found.digest)
             };
             if !self.version.as_ref().is_some_and(has_files) {
                 self.content.clear();
@@ -71,7 +74,7 @@ impl RequestedChart<'_, '_> {
         let is_same = recorded.version == found.version || self.request.names_moving_tag();
         let is_changed =
             !recorded.digest.is_empty() && !found.digest.is_empty() && recorded.digest != found.digest;
-        is_same && is_changed && !self.request.follows_digest()
+        is_same && is_changed && !self.request.follows_digest() && !self.request.has_manifests()
     }
 
     /// The record of its version, if it has one.

@@ -771,6 +771,18 @@ fn a_digest_that_changes_is_held_unless_it_is_followed() {
             "{case}"
         );
     }
+    // The version of manifests is that of their files, and their digest has hidden files besides.
+    let source = json!({ "git": { "url": "https://h/n.git" }, "manifests": {} });
+    let manifests = helmop(&json!({ "chartSource": source }));
+    let valid = ValidHelmOp::try_from(&manifests).unwrap();
+    let mut charts = RequestedCharts::of(&valid, None);
+    let requested = &mut charts.as_mut_slice()[0];
+    requested.resolved(found("0.0.0+1", "a"));
+    "s-1".clone_into(&mut requested.content);
+    requested.resolved(found("0.0.0+1", "b"));
+    assert_eq!((&*requested.changed_digest, &*requested.content), ("", "s-1"));
+    requested.resolved(found("0.0.0+2", "c"));
+    assert_eq!((&*requested.changed_digest, &*requested.content), ("", ""));
     let invalid = helmop(&json!({ "helm": { "repo": REPO, "chart": "web" }, "onDigestChange": "hold" }));
     let error = ValidHelmOp::try_from(&invalid).unwrap_err().to_string();
     assert!(

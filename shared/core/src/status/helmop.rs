@@ -2,7 +2,7 @@
 
 use helmops_api::{HelmOp, HelmOpStatus, ResolvedChart};
 use helmops_model::{
-    chart::source::ChartSource,
+    chart::source::{ChartSource, is_archive},
     condition::{self, ConditionState, ConditionType},
     reason::Reason,
 };
@@ -63,9 +63,14 @@ fn digest_changed(resolved: &[ResolvedChart]) -> Option<ConditionState> {
         &first.url
     };
     if let ChartSource::Packed { path, .. } = ChartSource::of(&first.repo, &first.chart) {
+        // An archive keeps its version.
+        let fix = if is_archive(path) {
+            "upload it with another version"
+        } else {
+            "raise the version, or set reconcileStrategy: Revision beside path to deploy each change"
+        };
         let message = format!(
-            "chart {path:?} of {} has changed, but its Chart.yaml still has version {}, so what is deployed stays; raise the version, or set \
-             reconcileStrategy: Revision in spec.chartSource to deploy each change{more}",
+            "chart {path:?} of {} has changed, but its Chart.yaml still has version {}, so what is deployed stays; {fix}{more}",
             first.repo, first.version
         );
         return Some(ConditionState::TrueWithMessage(Reason::DigestChanged, message));

@@ -112,7 +112,7 @@ pub enum BucketError {
         source: Arc<ArchiveError>,
     },
     /// The objects of the chart are too large together.
-    #[error("bucket {bucket}: the chart has more than {} MiB, which is the limit; name large objects in .helmignore", .limit >> 20)]
+    #[error("bucket {bucket}: the files have more than {} MiB, which is the limit; move large objects out of the folder, or name them in the .helmignore of a chart", .limit >> 20)]
     ChartTooLarge {
         /// The URL of the bucket.
         bucket: String,
@@ -129,8 +129,9 @@ pub enum BucketError {
     },
     /// The chart has changed since its version was resolved.
     #[error(
-        "{url} has changed since its version was recorded, and a bucket keeps nothing of before; with spec.pollingInterval, the next poll records \
-         what it has now, without it a requested one"
+        "{url} has changed since its version was recorded, and a bucket keeps nothing of before; what is deployed stays until another version is \
+         recorded: with spec.pollingInterval by the next poll, without it by a requested one; if only Chart.yaml decides about versions \
+         (reconcileStrategy: ChartVersion, or an archive), raise the version in it"
     )]
     OtherContent {
         /// Where the chart is, without credentials.
@@ -225,6 +226,7 @@ pub fn in_terms_of_buckets(message: &str) -> String {
         ("leads out of the repository", "leads out of the prefix"),
         ("from the same repository only", "from below the same prefix only"),
         ("so check url and ref", "so check bucketName and prefix"),
+        ("or check url and ref", "or check bucketName and prefix"),
         ("for charts in Git", "for charts in a bucket"),
         ("commit the folder charts", "upload the folder charts"),
         (
