@@ -47,6 +47,11 @@ pub struct Version {
 }
 
 impl Version {
+    /// Whether its chart is packed from files: of a Git repository or a bucket.
+    pub fn is_packed(&self) -> bool {
+        matches!(ChartSource::of(&self.url, ""), ChartSource::Packed { .. })
+    }
+
     /// The commit, if it is a version of a Git repository.
     pub fn commit(&self) -> Option<&str> {
         commit_of(&self.url)

@@ -4,7 +4,10 @@ use std::io;
 
 use super::{Candidates, ChartResolution, Resolution};
 use crate::{
-    charts::candidates::{Candidate, Outcome, Row},
+    charts::{
+        candidates::{Candidate, Outcome, Row},
+        report::Version,
+    },
     terminal::{
         Console,
         style::Style,
@@ -84,14 +87,8 @@ fn write_chart(chart: &ChartResolution, is_wide: bool, console: &mut Console<'_>
     }
     match &chart.candidates {
         Some(candidates) => write_candidates(candidates, is_wide, console),
-        // A Git repository has none to choose from.
-        None if chart
-            .selected
-            .as_ref()
-            .is_some_and(|version| version.commit().is_some()) =>
-        {
-            Ok(())
-        }
+        // A Git repository and a bucket have none to choose from.
+        None if chart.selected.as_ref().is_some_and(Version::is_packed) => Ok(()),
         None if chart.selected.is_some() => {
             writeln!(
                 console.out,
