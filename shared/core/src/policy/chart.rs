@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use helmops_bucket::BUCKET_PREFIX;
-use helmops_git::GIT_PREFIX;
 use helmops_model::chart::{
     location::{self, without_credentials},
     registry::{
@@ -110,11 +109,7 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
 /// The source as records have it: its URL is compared as that of a Helm repository, but with the prefix before it, so that a pattern for Helm
 /// repositories allows no Git repository and no bucket.
 fn packed(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
-    let prefix = if repo.starts_with(BUCKET_PREFIX) {
-        BUCKET_PREFIX
-    } else {
-        GIT_PREFIX
-    };
+    let prefix = source::packed_prefix(repo).unwrap_or_default();
     let url = repo.strip_prefix(prefix).unwrap_or(repo);
     if let Some((_, path)) = url
         .strip_prefix("ssh://")

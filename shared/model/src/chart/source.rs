@@ -52,7 +52,7 @@ pub enum SourceError {
 impl<'a> ChartSource<'a> {
     /// The form that `repo` and `chart` have, complete or not.
     pub fn of(repo: &'a str, chart: &'a str) -> Self {
-        if is_packed(repo) {
+        if packed_prefix(repo).is_some() {
             // The chart of a bucket may be an archive.
             Self::Packed { repo, path: chart }
         } else if is_archive(chart) {
@@ -88,11 +88,11 @@ impl<'a> ChartSource<'a> {
     }
 }
 
-/// Whether `repo` is that of a packed chart, as records and Bundles have it.
-fn is_packed(repo: &str) -> bool {
-    [GIT_PREFIX, BUCKET_PREFIX]
-        .into_iter()
-        .any(|prefix| repo.starts_with(prefix))
+/// What names the kind of source at the start of the `repo` of a packed chart, as records and Bundles have it.
+/// `None` for another one.
+pub fn packed_prefix(repo: &str) -> Option<&'static str> {
+    let mut prefixes = [GIT_PREFIX, BUCKET_PREFIX].into_iter();
+    prefixes.find(|prefix| repo.starts_with(prefix))
 }
 
 /// Whether `chart` is the URL of an archive rather than a name.
