@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use crate::{
-    ChartFiles, Content, FileTree,
+    ChartFiles, Content, FileTree, content,
     error::ChartError,
     files,
     locate::{CHART_YAML, MAX_SHOWN},
@@ -90,7 +90,9 @@ pub fn pack<T: FileTree>(
         limit,
     });
     let digest = match strategy {
-        Strategy::Manifests => files::digest(&files),
+        Strategy::Manifests => {
+            content::digest_of(files.iter().map(|(path, file)| format!("{} {path}", file.id)))
+        }
         Strategy::Revision | Strategy::ChartVersion => content.digest(),
     };
     let version = version(&chart_yaml.version, strategy, &digest);

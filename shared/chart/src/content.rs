@@ -61,14 +61,22 @@ impl<Id: Copy + Eq> Content<Id> {
 impl<Id: Display> Content<Id> {
     /// A digest of all names, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        let mut digest = Context::new(&SHA256);
-        digest.update(format!("{}\n", self.tree).as_bytes());
-        for (path, tree) in &self.local {
-            // A path has no line break.
-            digest.update(format!("{tree} {}\n", path.as_str()).as_bytes());
-        }
-        hex(digest.finish().as_ref())
+        let local = self
+            .local
+            .iter()
+            .map(|(path, tree)| format!("{tree} {}", path.as_str()));
+        digest_of(iter::once(self.tree.to_string()).chain(local))
     }
+}
+
+/// A digest of lines with names and paths, which have no line break, in hexadecimal digits.
+pub(crate) fn digest_of(lines: impl Iterator<Item = String>) -> String {
+    let mut digest = Context::new(&SHA256);
+    for line in lines {
+        digest.update(line.as_bytes());
+        digest.update(b"\n");
+    }
+    hex(digest.finish().as_ref())
 }
 
 /// What names its folder, and the folders that it includes, each with a colon and its path, after two slashes.

@@ -2,14 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Display,
     sync::Arc,
 };
 
-use bounded_text::{excerpt, hex};
+use bounded_text::excerpt;
 use go_formats::yaml::Quota;
 use helm_archive::{Limits, MAX_PATH};
-use ring::digest::{Context, SHA256};
 
 use crate::{
     ChartPath, Content, FileTree,
@@ -325,16 +323,6 @@ impl<'t, T: FileTree> Assembler<'t, T> {
     fn file(&mut self, id: T::Id, path: &str) -> Result<Arc<[u8]>, ChartError<T::Error>> {
         file(self.tree, id, path)
     }
-}
-
-/// A digest of the names and contents of files, in hexadecimal digits.
-pub(crate) fn digest<Id: Display>(files: &BTreeMap<String, ChartFile<Id>>) -> String {
-    let mut digest = Context::new(&SHA256);
-    for (path, file) in files {
-        // A path has no line break.
-        digest.update(format!("{} {path}\n", file.id).as_bytes());
-    }
-    hex(digest.finish().as_ref())
 }
 
 /// The content of a file.
