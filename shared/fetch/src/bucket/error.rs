@@ -8,7 +8,7 @@ use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use thiserror::Error;
 
-use crate::{TIME_LIMIT, http::FetchError};
+use crate::http::FetchError;
 
 /// Why a chart cannot be read from a bucket. Clones are shared by all that wait for the same request.
 #[derive(Clone, Debug, Error)]
@@ -148,9 +148,6 @@ pub enum BucketError {
     /// There is no memory for it.
     #[error("the memory for reading charts is in use by other charts; retrying")]
     Memory,
-    /// It took too long.
-    #[error("reading the chart took longer than {} s in total; check the server of the bucket and the network", TIME_LIMIT.as_secs())]
-    Deadline,
 }
 
 impl ClassifiedError for BucketError {
@@ -182,7 +179,6 @@ impl ClassifiedError for BucketError {
                 _ => classified(Reason::InvalidChart, Class::Absent),
             },
             Self::Memory => busy(),
-            Self::Deadline => classified(Reason::Timeout, Class::TRANSIENT),
         }
     }
 }
@@ -299,7 +295,6 @@ mod tests {
             (many, absent(Reason::ResponseTooLarge)),
             (changed, retried(Reason::RepositoryError)),
             (BucketError::Memory, busy()),
-            (BucketError::Deadline, retried(Reason::Timeout)),
         ] {
             assert_eq!(error.classify(), expected, "{error}");
         }
