@@ -6,6 +6,7 @@ use helmops_core::{
     bundle::{RequestedChart, RequestedCharts},
 };
 use helmops_fetch::ResolveError;
+use helmops_git::GIT_PREFIX;
 use helmops_model::{
     chart::{resolved::ChartVersion, source::ChartSource, url},
     reason::Reason,
@@ -60,8 +61,11 @@ impl Version {
 
 /// The commit in the URL of a recorded version, if that is one of a Git repository.
 pub fn commit_of(url: &str) -> Option<&str> {
-    let (repo, commit) = url.rsplit_once('#')?;
-    matches!(ChartSource::of(repo, ""), ChartSource::Packed { .. }).then_some(commit)
+    // The name of an object in a bucket may have the character, too.
+    let (_, commit) = url
+        .rsplit_once('#')
+        .filter(|(repo, _)| repo.starts_with(GIT_PREFIX))?;
+    Some(commit)
 }
 
 impl From<&ChartVersion> for Version {

@@ -420,10 +420,11 @@ async fn a_chart_in_git_has_a_commit_and_no_candidates() {
 
     // A bucket has no list either, and no commit.
     let of_bucket = ChartVersion {
-        url: "bucket+https://h/charts/web".to_owned(),
+        url: "bucket+https://h/charts/we#b".to_owned(),
         ..selected.clone()
     };
-    assert!(Version::from(&of_bucket).is_packed());
+    let of_bucket = Version::from(&of_bucket);
+    assert_eq!((of_bucket.is_packed(), of_bucket.commit()), (true, None));
 
     let chart = &input.charts.as_slice()[0];
     let id = ChartId::of(chart, &input.charts, &valid, Origin::Cluster);
