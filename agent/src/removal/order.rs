@@ -548,6 +548,25 @@ mod tests {
     }
 
     #[test]
+    fn a_report_names_the_dependents_and_what_follows() {
+        let text = |removed: &[&'static str], existing: &[&'static str]| {
+            let (removed, existing) = (removed.to_vec(), existing.to_vec());
+            Dependents { removed, existing }.text()
+        };
+        let first = text(&["api", "web"], &["job"]);
+        assert!(
+            first.ends_with("depend on it, and are uninstalled first: api, web"),
+            "{first}"
+        );
+        let not_deleted = text(&[], &["web"]);
+        assert!(
+            not_deleted.contains("are not deleted; it is uninstalled all the same after 90s"),
+            "{not_deleted}"
+        );
+        assert!(not_deleted.ends_with(": web"), "{not_deleted}");
+    }
+
+    #[test]
     fn what_is_forgotten_starts_again() {
         let (waits, start) = (RemovalWaits::default(), Instant::now());
         let dependents = Dependents {
