@@ -117,16 +117,25 @@ struct Snapshot {
 /// Runs the benchmark on its own control plane.
 pub async fn measure(size: Size) -> Result<Delivery> {
     let environment = Environment::new(size).await?;
-    let mut phases = Vec::new();
-    let snapshot = environment.snapshot(None).await?;
     let command = |program: &Path| {
         let mut command = environment.bed.command(program);
         command.env("HELMOPS_CONTROLLERS", "helmop,bundle");
-        // They are written once for each cluster, which would take place during the first measurement.
+        // They are written once for each cluster by a controller that runs everything.
         command.env("HELMOPS_AGENT_ACCOUNTS", "false");
         command
     };
+    let mut phases = Vec::new();
+    let snapshot = environment.snapshot(None).await?;
     let controller = helmops::start_controller(&environment.bed, "controller", &command).await?;
+    environment.wait_for_namespaces().await?;
+    phases.push(
+        environment
+            .phase("the clusters get namespaces", &controller, snapshot)
+            .await?,
+    );
+
+    let snapshot = environment.snapshot(Some(&controller)).await?;
+    environment.create_helmops().await?;
     environment
         .wait_for_deployments(size.clusters * size.helmops, "POST")
         .await?;
@@ -220,23 +229,34 @@ impl Environment {
             .api
             .create(NAMESPACE, "clusters", clusters.collect())
             .await?;
-        let helmops = (0..size.helmops).map(|number| {
+        Ok(environment)
+    }
+
+    /// Waits until the controller has created the namespaces of all clusters, and the control plane what it puts into each.
+    async fn wait_for_namespaces(&self) -> Result<()> {
+        let expected = u64::try_from(self.size.clusters)?;
+        eventually("the namespaces of all clusters", DEADLINE, async || {
+            let accounts = api_requests(&self.bed, "serviceaccounts", "POST").await?;
+            ensure!(accounts >= expected, "{accounts} of {expected}");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn create_helmops(&self) -> Result<()> {
+        let helmops = (0..self.size.helmops).map(|number| {
             let values = json!({
                 "cluster": "global.fleet.clusterLabels.number", "replicas": 3, "text": "${ .ClusterName }"
             });
             let spec = json!({
-                "helm": { "repo": environment.server.url(), "chart": "web", "version": "0.1.0", "values": values },
+                "helm": { "repo": self.server.url(), "chart": "web", "version": "0.1.0", "values": values },
                 // One of them has a Secret.
                 "helmSecretName": if number == 0 { "access" } else { "" },
                 "targets": [{ "clusterSelector": {} }],
             });
             object("HelmOp", &json!({ "name": name(number) }), &spec)
         });
-        environment
-            .api
-            .create(NAMESPACE, "helmops", helmops.collect())
-            .await?;
-        Ok(environment)
+        self.api.create(NAMESPACE, "helmops", helmops.collect()).await
     }
 
     async fn set_password(&self, password: &str) -> Result<()> {
