@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fields ─► location ─┐
-//! Secret ─► credentials ─┴► (requests of the user of this crate) ─► list of objects ─► folders ─► helmops_chart: unchanged? ─► archive
+//! Secret ─► credentials ─┴► (requests of the user of this crate) ─► list of objects ─► helmops_chart: folders, unchanged? ─► archive
 //! ```
 //!
 //! Values in, values out. The names of fields, providers and keys are those of Flux's `Bucket`.
@@ -14,7 +14,6 @@
 
 mod chart_object;
 mod credentials;
-mod folders;
 mod limits;
 mod location;
 mod refusal;
@@ -23,16 +22,8 @@ mod request;
 pub use self::{
     chart_object::ChartObject,
     credentials::{BucketKeys, Credentials, CredentialsError, KEYS},
-    folders::{BucketFiles, BucketFilesError, BucketFolders, ContentId, ListedObject, TooManyFolders},
     limits::Limits,
     location::{BucketFieldError, BucketFields, BucketLocation, Provider},
     refusal::{Operation, Refusal, RefusalCause},
     request::{BUCKET_PREFIX, BucketChart},
 };
-
-/// What a chart in a bucket consists of.
-pub type Content = helmops_chart::Content<ContentId>;
-/// Why a folder of a bucket cannot be deployed as a chart.
-pub type ChartError = helmops_chart::ChartError<BucketFilesError>;
-/// A packed chart.
-pub type PackedChart = helmops_chart::PackedChart<ContentId>;

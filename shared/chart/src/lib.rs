@@ -6,8 +6,9 @@
 //!
 //! In place of a chart, it can be manifests of objects: all files of the folder but hidden ones.
 //!
-//! What stores the files is a [`FileTree`]: the folders of a commit, or the objects of a bucket. What a chart consists of follows from the
-//! names that it has for its folders and files ([`Content`]), so a file is read only when the chart has changed. Values in, values out.
+//! What stores the files is a [`FileTree`]: the folders of a commit, or [`ListedFiles`], such as the objects of a bucket. What a chart
+//! consists of follows from the names that the tree has for its folders and files ([`Content`]), so a file is read only when the chart has
+//! changed. Values in, values out.
 
 #![warn(missing_docs)]
 
@@ -18,6 +19,7 @@ mod error;
 mod files;
 mod glob;
 mod ignore;
+mod listed;
 mod locate;
 mod manifests;
 mod metadata;
@@ -30,8 +32,16 @@ pub use self::{
     content::Content,
     error::ChartError,
     files::{Assembly, ChartFiles, assemble},
+    listed::{EntryId, ListedFile, ListedFiles, ListedFilesError, ListedFolders, TooManyFolders},
     manifests::assemble_manifests,
     path::{ChartPath, ChartPathError},
     step::{MAX_STEPS, PackRequest, Step},
     tree::{Entry, EntryKind, FileError, FileTree},
 };
+
+/// What a chart of listed files consists of.
+pub type ListedContent = Content<EntryId>;
+/// Why a folder of listed files cannot be deployed as a chart.
+pub type ListedChartError = ChartError<ListedFilesError>;
+/// A chart that is packed from listed files.
+pub type PackedListedChart = PackedChart<EntryId>;

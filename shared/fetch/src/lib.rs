@@ -144,7 +144,7 @@ impl Resolver {
                 &fetches,
             ),
             buckets: Buckets::new(
-                // No HelmOp has charts in buckets yet, so nothing is taken from the others for them.
+                // The objects of a bucket are read when the chart has changed, and not again: none is kept.
                 CacheSettings {
                     idle: 0,
                     ..settings.clone()

@@ -1,5 +1,5 @@
-//! The folders that a list of objects makes, with names that follow from it: another object, size or `ETag` is another name of each folder
-//! that it is in.
+//! The folders that a list of files makes, such as of the objects of a bucket, with names that follow from it: another path, size or tag of
+//! a file is another name of each folder that it is in.
 
 use std::{
     collections::BTreeMap,
@@ -8,37 +8,38 @@ use std::{
 };
 
 use bounded_text::hex;
-use helmops_chart::{Entry, EntryKind, FileError, FileTree};
 use ring::digest::{Context, Digest, SHA256};
 use thiserror::Error;
+
+use crate::{Entry, EntryKind, FileError, FileTree};
 
 /// The length of a name, in bytes.
 const LEN: usize = 32;
 
-/// Names the content of an object or a folder. The content itself need not be known.
+/// Names the content of a file or a folder. The content itself need not be known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContentId([u8; LEN]);
+pub struct EntryId([u8; LEN]);
 
-/// An object of a list.
+/// A file of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListedObject {
-    /// Its path below the prefix.
+pub struct ListedFile {
+    /// Its path below the folder of all.
     pub path: String,
-    /// Its `ETag`, without quotes; of a server that has none, when it was changed.
+    /// Another one for another content, such as an `ETag` or a digest.
     pub tag: String,
     /// Its size, in bytes.
     pub size: u64,
 }
 
-/// The folders of a bucket, by the names of their content.
+/// The folders of a list, by the names of their content.
 #[derive(Debug)]
-pub struct BucketFolders {
-    root: ContentId,
-    folders: BTreeMap<ContentId, Vec<Entry<ContentId>>>,
-    objects: BTreeMap<ContentId, ListedObject>,
+pub struct ListedFolders {
+    root: EntryId,
+    folders: BTreeMap<EntryId, Vec<Entry<EntryId>>>,
+    objects: BTreeMap<EntryId, ListedFile>,
 }
 
-/// The objects are in too many folders.
+/// The files are in too many folders.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the objects are in more than {limit} folders")]
 pub struct TooManyFolders {
@@ -46,20 +47,20 @@ pub struct TooManyFolders {
     pub limit: usize,
 }
 
-/// The folders of a bucket, and the objects that have been fetched.
+/// The folders of a list, and the files that have been fetched.
 #[derive(Clone, Debug)]
-pub struct BucketFiles {
-    folders: Arc<BucketFolders>,
-    contents: BTreeMap<ContentId, Arc<[u8]>>,
+pub struct ListedFiles {
+    folders: Arc<ListedFolders>,
+    contents: BTreeMap<EntryId, Arc<[u8]>>,
     /// The largest file, in bytes.
     limit: usize,
 }
 
 /// Why a file or folder cannot be read.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum BucketFilesError {
+pub enum ListedFilesError {
     /// It is not there.
-    #[error("a file or folder is read that is not in the list of the bucket")]
+    #[error("a file or folder is read that is not in the list")]
     Missing,
     /// There is no memory for it.
     #[error("the memory for reading charts is in use by other charts; retrying")]
@@ -73,7 +74,7 @@ struct Folder<'a> {
     files: BTreeMap<&'a str, usize>,
 }
 
-impl ContentId {
+impl EntryId {
     /// The name in these hexadecimal digits; `None` for another text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let is_hex = text.len() == 2 * LEN && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
@@ -93,27 +94,27 @@ impl ContentId {
     }
 }
 
-impl Display for ContentId {
+impl Display for EntryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex(&self.0))
     }
 }
 
-impl Debug for ContentId {
+impl Debug for EntryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Display::fmt(self, f)
     }
 }
 
-impl ListedObject {
+impl ListedFile {
     /// What names its content. The path is a part of it: some servers give objects of different content the same `ETag`.
-    pub fn id(&self) -> ContentId {
+    pub fn id(&self) -> EntryId {
         let mut digest = Context::new(&SHA256);
         field(&mut digest, b"object");
         field(&mut digest, self.path.as_bytes());
         field(&mut digest, self.tag.as_bytes());
         digest.update(&self.size.to_be_bytes());
-        ContentId::of(digest.finish())
+        EntryId::of(digest.finish())
     }
 
     /// Its size in memory, in bytes.
@@ -128,12 +129,12 @@ fn field(digest: &mut Context, bytes: &[u8]) {
     digest.update(bytes);
 }
 
-impl BucketFolders {
+impl ListedFolders {
     /// The folders of these objects. Those with a part in their path that no file has are left out.
     ///
     /// # Errors
     /// If there are more than `limit` folders.
-    pub fn new(objects: &[ListedObject], limit: usize) -> Result<Self, TooManyFolders> {
+    pub fn new(objects: &[ListedFile], limit: usize) -> Result<Self, TooManyFolders> {
         let mut found = vec![Folder::default()];
         for (number, object) in objects.iter().enumerate() {
             let is_part = |part: &str| !matches!(part, "" | "." | "..");
@@ -161,9 +162,9 @@ impl BucketFolders {
     }
 
     /// Names the folders, those that are in others first: they were found later.
-    fn named(found: &[Folder<'_>], objects: &[ListedObject]) -> Self {
+    fn named(found: &[Folder<'_>], objects: &[ListedFile]) -> Self {
         let mut named = Self {
-            root: ContentId([0; LEN]),
+            root: EntryId([0; LEN]),
             folders: BTreeMap::new(),
             objects: BTreeMap::new(),
         };
@@ -199,17 +200,17 @@ impl BucketFolders {
     }
 
     /// The folder of all.
-    pub const fn root(&self) -> ContentId {
+    pub const fn root(&self) -> EntryId {
         self.root
     }
 
     /// An object.
-    pub fn object(&self, id: ContentId) -> Option<&ListedObject> {
+    pub fn object(&self, id: EntryId) -> Option<&ListedFile> {
         self.objects.get(&id)
     }
 
     /// The object at a path, and what names its content.
-    pub fn find(&self, path: &str) -> Option<(ContentId, &ListedObject)> {
+    pub fn find(&self, path: &str) -> Option<(EntryId, &ListedFile)> {
         let mut all = self.objects.iter();
         all.find(|(_, object)| object.path == path)
             .map(|(id, object)| (*id, object))
@@ -220,11 +221,11 @@ impl BucketFolders {
         let entries = self.folders.values().flatten();
         let entries = entries.map(|entry| size_of_val(entry) + entry.name.len());
         let objects = self.objects.values().map(|object| LEN + object.bytes());
-        entries.sum::<usize>() + objects.sum::<usize>() + self.folders.len() * size_of::<Vec<ContentId>>()
+        entries.sum::<usize>() + objects.sum::<usize>() + self.folders.len() * size_of::<Vec<EntryId>>()
     }
 }
 
-fn folder_id(entries: &[Entry<ContentId>], is_root: bool) -> ContentId {
+fn folder_id(entries: &[Entry<EntryId>], is_root: bool) -> EntryId {
     let mut digest = Context::new(&SHA256);
     field(&mut digest, if is_root { b"all" } else { b"folder" });
     for entry in entries {
@@ -232,12 +233,12 @@ fn folder_id(entries: &[Entry<ContentId>], is_root: bool) -> ContentId {
         field(&mut digest, &entry.name);
         digest.update(&entry.id.0);
     }
-    ContentId::of(digest.finish())
+    EntryId::of(digest.finish())
 }
 
-impl BucketFiles {
+impl ListedFiles {
     /// The folders, without any object yet. Files have at most `limit` bytes.
-    pub fn new(folders: Arc<BucketFolders>, limit: usize) -> Self {
+    pub fn new(folders: Arc<ListedFolders>, limit: usize) -> Self {
         Self {
             folders,
             contents: BTreeMap::new(),
@@ -246,36 +247,36 @@ impl BucketFiles {
     }
 
     /// Adds the content of an object.
-    pub fn add(&mut self, id: ContentId, content: Arc<[u8]>) {
+    pub fn add(&mut self, id: EntryId, content: Arc<[u8]>) {
         self.contents.insert(id, content);
     }
 
-    fn is_too_large(&self, file: ContentId) -> bool {
+    fn is_too_large(&self, file: EntryId) -> bool {
         let object = self.folders.object(file);
         object.is_some_and(|object| object.size > self.limit as u64)
     }
 }
 
-impl FileTree for BucketFiles {
-    type Id = ContentId;
-    type Error = BucketFilesError;
+impl FileTree for ListedFiles {
+    type Id = EntryId;
+    type Error = ListedFilesError;
 
-    fn entries(&mut self, folder: ContentId) -> Result<Vec<Entry<ContentId>>, BucketFilesError> {
+    fn entries(&mut self, folder: EntryId) -> Result<Vec<Entry<EntryId>>, ListedFilesError> {
         let entries = self.folders.folders.get(&folder);
-        entries.cloned().ok_or(BucketFilesError::Missing)
+        entries.cloned().ok_or(ListedFilesError::Missing)
     }
 
     /// What is too large is not fetched.
-    fn contains(&self, file: ContentId) -> bool {
+    fn contains(&self, file: EntryId) -> bool {
         self.contents.contains_key(&file) || self.is_too_large(file)
     }
 
-    fn file(&mut self, file: ContentId) -> Result<Arc<[u8]>, FileError<BucketFilesError>> {
+    fn file(&mut self, file: EntryId) -> Result<Arc<[u8]>, FileError<ListedFilesError>> {
         if self.is_too_large(file) {
             return Err(FileError::TooLarge { limit: self.limit });
         }
         let content = self.contents.get(&file).map(Arc::clone);
-        content.ok_or(FileError::Tree(BucketFilesError::Missing))
+        content.ok_or(FileError::Tree(ListedFilesError::Missing))
     }
 }
 

@@ -1,15 +1,16 @@
 //! What the names of folders follow from, and charts in them.
 
-use helmops_chart::{Assembly, ChartPath, Strategy, assemble, pack};
-
 use super::*;
-use crate::{ChartError, Content, PackedChart};
+use crate::{Assembly, ChartPath, Content, Strategy, assemble, pack};
+
+type ChartError = crate::ChartError<ListedFilesError>;
+type PackedChart = crate::PackedChart<EntryId>;
 
 const FOLDERS: usize = 100;
 const LARGEST: usize = 1000;
 
-fn listed(objects: &[(&str, &str)]) -> Vec<ListedObject> {
-    let listed = objects.iter().map(|(path, content)| ListedObject {
+fn listed(objects: &[(&str, &str)]) -> Vec<ListedFile> {
+    let listed = objects.iter().map(|(path, content)| ListedFile {
         path: (*path).to_owned(),
         // As of servers whose ETag follows from the content.
         tag: format!(
@@ -21,14 +22,14 @@ fn listed(objects: &[(&str, &str)]) -> Vec<ListedObject> {
     listed.collect()
 }
 
-fn folders(objects: &[(&str, &str)]) -> Arc<BucketFolders> {
-    Arc::new(BucketFolders::new(&listed(objects), FOLDERS).unwrap())
+fn folders(objects: &[(&str, &str)]) -> Arc<ListedFolders> {
+    Arc::new(ListedFolders::new(&listed(objects), FOLDERS).unwrap())
 }
 
 /// Packs the chart at a path. Returns which objects were fetched for it, too.
 fn packed(objects: &[(&str, &str)], path: &str) -> (Result<PackedChart, ChartError>, Vec<String>) {
     let folders = folders(objects);
-    let mut files = BucketFiles::new(Arc::clone(&folders), LARGEST);
+    let mut files = ListedFiles::new(Arc::clone(&folders), LARGEST);
     let path = ChartPath::parse(path).unwrap();
     let mut fetched = Vec::new();
     for _ in 0..10 {
@@ -75,7 +76,7 @@ fn the_list_says_whether_a_chart_is_the_same() {
     let content = packed(WEB, "web").0.unwrap().content;
     let is_same = |objects: &[(&str, &str)]| {
         let folders = folders(objects);
-        let mut files = BucketFiles::new(Arc::clone(&folders), LARGEST);
+        let mut files = ListedFiles::new(Arc::clone(&folders), LARGEST);
         content.is_same_in(&mut files, folders.root(), &ChartPath::parse("web").unwrap())
     };
     assert!(is_same(WEB).unwrap());
@@ -123,7 +124,7 @@ fn an_object_for_a_folder_is_no_file_and_a_large_one_is_not_fetched() {
 #[test]
 fn folders_are_bounded_and_odd_paths_left_out() {
     let deep = "a/".repeat(FOLDERS + 1);
-    let error = BucketFolders::new(&listed(&[(&format!("{deep}b"), "1")]), FOLDERS);
+    let error = ListedFolders::new(&listed(&[(&format!("{deep}b"), "1")]), FOLDERS);
     assert_eq!(error.err(), Some(TooManyFolders { limit: FOLDERS }));
     let odd = folders(&[("a//b", "1"), ("../c", "1"), ("/d", "1"), ("", "1"), ("e", "1")]);
     assert_eq!(
@@ -138,7 +139,7 @@ fn folders_are_bounded_and_odd_paths_left_out() {
 #[test]
 fn objects_with_the_same_tag_have_names_of_their_own() {
     let object = |path: &str, tag: &str, size| {
-        ListedObject {
+        ListedFile {
             path: path.to_owned(),
             tag: tag.to_owned(),
             size,
@@ -154,7 +155,7 @@ fn objects_with_the_same_tag_have_names_of_their_own() {
     ] {
         assert_ne!(id, other);
     }
-    assert_eq!(ContentId::from_hex(&id.to_string()), Some(id));
-    assert_eq!(ContentId::from_hex(&"x".repeat(64)), None);
-    assert_eq!(ContentId::from_hex(""), None);
+    assert_eq!(EntryId::from_hex(&id.to_string()), Some(id));
+    assert_eq!(EntryId::from_hex(&"x".repeat(64)), None);
+    assert_eq!(EntryId::from_hex(""), None);
 }

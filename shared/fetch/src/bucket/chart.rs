@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use helm_archive::Limits as ArchiveLimits;
 use helm_index::Meter;
-use helmops_bucket::{BucketFiles, BucketFilesError, ChartError, ContentId};
-use helmops_chart::{ChartPath, MAX_STEPS, PackRequest, Step, Strategy, as_is};
+use helmops_chart::{
+    ChartPath, EntryId, ListedChartError, ListedContent, ListedFiles, ListedFilesError, ListedFolders,
+    MAX_STEPS, PackRequest, Step, Strategy, as_is,
+};
 
-use super::{Arc, BucketError, BucketFolders, BucketPoll, BucketQuery, Content, Operation, Source};
+use super::{Arc, BucketError, BucketPoll, BucketQuery, Operation, Source};
 
 /// Bytes that are in use while a chart is packed, besides its objects and its archive.
 const WORKING: usize = 2 << 20;
@@ -22,7 +24,7 @@ impl Source<'_> {
     ) -> Result<BucketPoll, BucketError> {
         let folders = self.folders(None, query.since).await?;
         let limit = self.buckets.limits.object;
-        let mut files = BucketFiles::new(Arc::clone(&folders), limit);
+        let mut files = ListedFiles::new(Arc::clone(&folders), limit);
         let request = PackRequest {
             path: path.clone(),
             strategy,
@@ -65,7 +67,7 @@ impl Source<'_> {
         let Some((id, listed)) = folders.find(path.as_str()) else {
             return Err(BucketError::NoArchive { bucket, object });
         };
-        let content = Content {
+        let content = ListedContent {
             tree: id,
             local: BTreeMap::new(),
         };
@@ -100,9 +102,9 @@ impl Source<'_> {
 
     async fn fetch(
         &self,
-        folders: &BucketFolders,
-        wanted: Vec<ContentId>,
-        files: &mut BucketFiles,
+        folders: &ListedFolders,
+        wanted: Vec<EntryId>,
+        files: &mut ListedFiles,
     ) -> Result<(), BucketError> {
         let limit = self.buckets.limits.object;
         let session = self.session(self.acquire_permit().await, Operation::Get, limit)?;
@@ -118,21 +120,21 @@ impl Source<'_> {
 
     async fn compute(
         &self,
-        request: PackRequest<ContentId>,
-        root: ContentId,
-        mut files: BucketFiles,
-    ) -> Result<Step<ContentId>, ChartError> {
+        request: PackRequest<EntryId>,
+        root: EntryId,
+        mut files: ListedFiles,
+    ) -> Result<Step<EntryId>, ListedChartError> {
         let mut memory = self.memory();
         let run = move || {
             request.step(&mut files, root, |archive| {
                 let reserved = memory.reserve(WORKING + archive);
-                reserved.map_err(|_| BucketFilesError::Memory)
+                reserved.map_err(|_| ListedFilesError::Memory)
             })
         };
         self.buckets.compute.on_thread(&self.access.namespace, run).await
     }
 
-    fn chart_error(&self, source: ChartError) -> BucketError {
+    fn chart_error(&self, source: ListedChartError) -> BucketError {
         BucketError::Chart {
             bucket: self.location.shown(),
             source: Arc::new(source),
@@ -140,7 +142,7 @@ impl Source<'_> {
     }
 }
 
-fn size(folders: &BucketFolders, wanted: &[ContentId]) -> u64 {
+fn size(folders: &ListedFolders, wanted: &[EntryId]) -> u64 {
     let objects = wanted.iter().filter_map(|id| folders.object(*id));
     objects.map(|object| object.size).sum()
 }

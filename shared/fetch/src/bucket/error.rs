@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use helm_archive::ArchiveError;
-use helmops_bucket::{BucketFilesError, ChartError, CredentialsError, RefusalCause};
+use helmops_bucket::{CredentialsError, RefusalCause};
+use helmops_chart::{ListedChartError, ListedFilesError};
 use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use thiserror::Error;
@@ -125,7 +126,7 @@ pub enum BucketError {
         /// The URL of the bucket.
         bucket: String,
         /// The cause.
-        source: Arc<ChartError>,
+        source: Arc<ListedChartError>,
     },
     /// The chart has changed since its version was resolved.
     #[error(
@@ -169,11 +170,11 @@ impl ClassifiedError for BucketError {
                 classified(Reason::InvalidChart, Class::Absent)
             }
             Self::Chart { source, .. } => match **source {
-                ChartError::Tree(BucketFilesError::Memory) => busy(),
-                ChartError::Tree(BucketFilesError::Missing) => {
+                ListedChartError::Tree(ListedFilesError::Memory) => busy(),
+                ListedChartError::Tree(ListedFilesError::Missing) => {
                     classified(Reason::RepositoryError, Class::TRANSIENT)
                 }
-                ChartError::NoChart { .. } | ChartError::NoManifests { .. } => {
+                ListedChartError::NoChart { .. } | ListedChartError::NoManifests { .. } => {
                     classified(Reason::ChartNotFound, Class::Absent)
                 }
                 _ => classified(Reason::InvalidChart, Class::Absent),
@@ -256,7 +257,7 @@ mod tests {
             bucket: text(),
             source: Arc::new(source),
         };
-        let no_chart = ChartError::NoChart {
+        let no_chart = ListedChartError::NoChart {
             path: ChartPath::default(),
             problem: "",
             charts: text(),
@@ -285,10 +286,10 @@ mod tests {
             (refused(RefusalCause::Region), absent(Reason::RepositoryError)),
             (refused(RefusalCause::Other), absent(Reason::RepositoryError)),
             (refused(RefusalCause::Clock), retried(Reason::Unauthorized)),
-            (chart(ChartError::Tree(BucketFilesError::Memory)), busy()),
+            (chart(ListedChartError::Tree(ListedFilesError::Memory)), busy()),
             (chart(no_chart), absent(Reason::ChartNotFound)),
             (
-                chart(ChartError::TooManyFiles { limit: 1 }),
+                chart(ListedChartError::TooManyFiles { limit: 1 }),
                 absent(Reason::InvalidChart),
             ),
             (credentials, absent(Reason::InvalidSecret)),
@@ -304,7 +305,7 @@ mod tests {
     fn errors_are_in_the_words_of_a_bucket() {
         let not_vendored = BucketError::Chart {
             bucket: "b".to_owned(),
-            source: Arc::new(ChartError::NotVendored {
+            source: Arc::new(ListedChartError::NotVendored {
                 path: "web/Chart.yaml".to_owned(),
                 name: "db".to_owned(),
                 repository: "https://h".to_owned(),

@@ -1,11 +1,8 @@
 //! The list of objects, and the folders that it makes. It is the same for all charts below the prefix.
 
-use helmops_bucket::ListedObject;
-use helmops_chart::ChartPath;
+use helmops_chart::{ChartPath, ListedFile, ListedFolders};
 
-use super::{
-    Arc, BucketError, BucketFolders, BucketLocation, Instant, Operation, RequestPermit, Source, session::tag,
-};
+use super::{Arc, BucketError, BucketLocation, Instant, Operation, RequestPermit, Source, session::tag};
 use crate::cache::Requester;
 
 /// Objects in a response. Servers do not return more.
@@ -77,7 +74,7 @@ impl Source<'_> {
         &self,
         archive: Option<&ChartPath>,
         since: Instant,
-    ) -> Result<Arc<BucketFolders>, BucketError> {
+    ) -> Result<Arc<ListedFolders>, BucketError> {
         let key = ListingKey {
             location: self.location.clone(),
             archive: archive.cloned(),
@@ -102,7 +99,7 @@ impl Source<'_> {
         &self,
         permit: RequestPermit,
         archive: Option<&ChartPath>,
-    ) -> Result<BucketFolders, BucketError> {
+    ) -> Result<ListedFolders, BucketError> {
         let objects = match archive {
             Some(path) => {
                 // All of a name but its end: of Azure, the store leaves out an object whose name is the prefix.
@@ -115,7 +112,7 @@ impl Source<'_> {
             }
         };
         let limit = self.buckets.limits.folders;
-        let named = move || BucketFolders::new(&objects, limit);
+        let named = move || ListedFolders::new(&objects, limit);
         let folders = self
             .buckets
             .compute
@@ -124,11 +121,7 @@ impl Source<'_> {
         folders.map_err(|error| self.too_large(error.to_string()))
     }
 
-    async fn list(
-        &self,
-        permit: RequestPermit,
-        listed: Listed<'_>,
-    ) -> Result<Vec<ListedObject>, BucketError> {
+    async fn list(&self, permit: RequestPermit, listed: Listed<'_>) -> Result<Vec<ListedFile>, BucketError> {
         let limits = self.buckets.limits;
         let session = self.session(permit, Operation::List, limits.page)?;
         let base = self.location.listed_prefix();
@@ -142,7 +135,7 @@ impl Source<'_> {
                 .any(|object| listed.is_last(object.location.as_ref()));
             for object in &page.result.objects {
                 let path = object.location.as_ref().strip_prefix(&*base);
-                let listed = path.map(|path| ListedObject {
+                let listed = path.map(|path| ListedFile {
                     path: path.to_owned(),
                     tag: tag(object),
                     size: object.size,

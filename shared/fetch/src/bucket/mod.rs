@@ -18,10 +18,8 @@ mod version;
 
 use std::{sync::Arc, time::Instant};
 
-use helmops_bucket::{
-    BucketChart, BucketFolders, BucketLocation, ChartObject, Content, Credentials, Limits, Operation,
-    PackedChart,
-};
+use helmops_bucket::{BucketChart, BucketLocation, ChartObject, Credentials, Limits, Operation};
+use helmops_chart::{ListedContent, ListedFolders, PackedListedChart};
 use helmops_fair::ByteBudget;
 use helmops_runtime::compute::Compute;
 
@@ -39,7 +37,7 @@ use super::{
 /// Buckets, and what is cached of them.
 #[derive(Debug)]
 pub struct Buckets {
-    listings: Cache<ListingKey, BucketFolders, BucketError>,
+    listings: Cache<ListingKey, ListedFolders, BucketError>,
     limits: Limits,
     budget: ByteBudget,
     /// The permits for reading lists and packing charts.
@@ -52,14 +50,14 @@ pub enum BucketPoll {
     /// The chart is the same.
     SameContent,
     /// The chart is another one.
-    Changed(Box<PackedChart>),
+    Changed(Box<PackedListedChart>),
 }
 
 /// The limits of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketQuery<'a> {
     /// What the chart consisted of; `None` if it has to be fetched in any case.
-    pub known: Option<&'a Content>,
+    pub known: Option<&'a ListedContent>,
     /// A list is fresh if its first request started at this time or later.
     pub since: Instant,
     /// Maximum size of the archive, in bytes.
@@ -87,7 +85,7 @@ impl Buckets {
     ) -> Self {
         let sizes = Sizes {
             key: ListingKey::bytes,
-            value: BucketFolders::bytes,
+            value: ListedFolders::bytes,
         };
         Self {
             listings: Cache::new(settings, sizes, fetches),

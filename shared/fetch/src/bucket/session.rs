@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use bounded_text::excerpt;
-use helmops_bucket::{CredentialsError, ListedObject};
+use helmops_bucket::CredentialsError;
+use helmops_chart::ListedFile;
 use helmops_process::{exit::with_causes, lock};
 use object_store::{
     GetOptions, ObjectMeta,
@@ -89,7 +90,7 @@ impl Session {
     }
 
     /// The content of an object that was listed.
-    pub async fn object(&self, name: &str, listed: &ListedObject) -> Result<Arc<[u8]>, BucketError> {
+    pub async fn object(&self, name: &str, listed: &ListedFile) -> Result<Arc<[u8]>, BucketError> {
         let failed = |error: object_store::Error| self.failed(name, &error);
         let path = Path::parse(name).map_err(|error| failed(error.into()))?;
         let found = self.store.get_opts(&path, GetOptions::default()).await;

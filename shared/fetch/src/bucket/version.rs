@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
-use helmops_bucket::{BucketChart, ContentId, PackedChart};
+use helmops_bucket::BucketChart;
+use helmops_chart::{EntryId, ListedContent, PackedListedChart};
 use helmops_model::chart::resolved::ChartVersion;
 
-use super::{Access, BucketError, BucketPoll, BucketQuery, Buckets, Content, HttpClient};
+use super::{Access, BucketError, BucketPoll, BucketQuery, Buckets, HttpClient};
 use crate::poll::DeployedChart;
 
 impl Buckets {
@@ -27,7 +28,7 @@ impl Buckets {
             "" => &*recorded.digest,
             held => held,
         };
-        let known = Content::parse(digest, ContentId::from_hex);
+        let known = ListedContent::parse(digest, EntryId::from_hex);
         let query = BucketQuery {
             known: known.as_ref(),
             since,
@@ -57,7 +58,7 @@ impl Buckets {
         chart: &BucketChart,
         version: &ChartVersion,
         limit: u64,
-    ) -> Result<PackedChart, BucketError> {
+    ) -> Result<PackedListedChart, BucketError> {
         let query = BucketQuery {
             known: None,
             since: Instant::now(),

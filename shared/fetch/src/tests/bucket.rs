@@ -7,7 +7,8 @@ use std::{
     time::Instant,
 };
 
-use helmops_bucket::{BucketChart, BucketFields, BucketKeys, BucketLocation, ChartObject, PackedChart};
+use helmops_bucket::{BucketChart, BucketFields, BucketKeys, BucketLocation, ChartObject};
+use helmops_chart::PackedListedChart;
 use helmops_chart::Strategy;
 use helmops_model::{chart::resolved::ChartVersion, reason::Reason};
 use helmops_process::lock;
@@ -151,7 +152,7 @@ fn signed() -> Access {
     keys(anonymous(), &[("accesskey", "reader"), ("secretkey", PASSWORD)])
 }
 
-fn changed(poll: Result<BucketPoll, BucketError>) -> PackedChart {
+fn changed(poll: Result<BucketPoll, BucketError>) -> PackedListedChart {
     match poll.unwrap() {
         BucketPoll::Changed(packed) => *packed,
         BucketPoll::SameContent => panic!("the chart has not changed"),

@@ -328,7 +328,7 @@ impl TestResolver {
         &self,
         access: &Access,
         chart: &BucketChart,
-        known: Option<&helmops_bucket::Content>,
+        known: Option<&helmops_chart::ListedContent>,
     ) -> Result<BucketPoll, BucketError> {
         let query = BucketQuery {
             known,
@@ -365,7 +365,7 @@ impl TestResolver {
         access: &Access,
         chart: &BucketChart,
         version: &ChartVersion,
-    ) -> Result<helmops_bucket::PackedChart, BucketError> {
+    ) -> Result<helmops_chart::PackedListedChart, BucketError> {
         let access = Arc::new(access.clone());
         within_deadline(self.buckets.archive(&self.http, &access, chart, version, 1 << 20)).await
     }
