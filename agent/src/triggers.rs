@@ -31,7 +31,7 @@ use helmops_release::{
 };
 use helmops_runtime::{
     health_signals::HealthSignals,
-    queue::{self, QueueKey, RequeueAfter},
+    queue::{self, QueueKey, RequeueAfter, Trigger},
     reconciler,
     workers::{WorkerPermit, Workers},
 };
@@ -138,8 +138,10 @@ pub async fn run(
     };
     let depth = &context.metrics.reconciles.queue_depth;
     let work = queue::run(
-        keys.map(|key| Item::of(key, &context)),
-        |_| DEBOUNCE,
+        keys.map(|key| Trigger {
+            key: Item::of(key, &context),
+            debounce: DEBOUNCE,
+        }),
         &workers,
         depth,
         &stop,

@@ -2,38 +2,58 @@
 //!
 //! Each reconciliation after a change of a deployment writes a status, and each status is a change for the next controller. What
 //! a user waits for, a new spec or a result, is reconciled immediately. What will change again by itself, because an agent is at
-//! work, is reported twice a second, and that of many clusters less often.
+//! work, is reported twice a second, and that of many clusters less often: the API server reads and writes a whole status for each change of it.
 
 use std::time::Duration;
 
 use helmops_api::{Bundle, BundleDeployment, Cluster, Decoded};
 use helmops_kube::ObjectCache;
 use helmops_model::deployment_state::DeploymentState;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{
     watch::{Stores, same_name_as},
-    work::{BundleKey, ClusterKey, HelmOpKey, Work},
+    work::{BundleKey, Cause, ClusterKey, Work},
 };
 
 /// The minimum: several writes of one client are one change.
 const MIN: Duration = Duration::from_millis(20);
-/// The debounce per deployment of an object: the time of a reconciliation grows with their number, and each of them causes
-/// events.
-const PER_DEPLOYMENT: Duration = Duration::from_millis(1);
-/// The maximum.
-const MAX: Duration = Duration::from_secs(2);
 /// The debounce while agents are at work. Also the minimum for a Cluster, whose status counts everything that is deployed on it, and that
 /// of a Schedule, whose status lists all Clusters that it selects.
 const PROGRESS: Duration = Duration::from_millis(500);
-/// The debounce of a Cluster per Cluster: a rollout of several Bundles changes each of them several times, and takes longer with their
+/// The debounce of a Bundle: the time of a reconciliation grows with the number of deployments, and a rollout waits for it.
+const OF_BUNDLE: PerObject = PerObject {
+    one: Duration::from_millis(1),
+    max: Duration::from_secs(2),
+};
+/// That of a HelmOp. Nothing waits for its status, which has the counts of each cluster: with 2,000 of them the API server takes a tenth of a
+/// second for a write of it, as for a hundred other objects.
+const OF_HELMOP: PerObject = PerObject {
+    one: Duration::from_millis(5),
+    max: Duration::from_secs(10),
+};
+/// That of a Cluster, by the number of Clusters: a rollout of several Bundles changes each of them several times, and takes longer with their
 /// number. Nothing waits for these counts, and of a rollout over many clusters their writes are a third of the API server's work.
-const PER_CLUSTER: Duration = Duration::from_millis(10);
-/// The maximum for a Cluster.
-const MAX_CLUSTER: Duration = Duration::from_mins(1);
+const OF_CLUSTER: PerObject = PerObject {
+    one: Duration::from_millis(10),
+    max: Duration::from_mins(1),
+};
+
+/// A debounce that grows with a number of objects.
+#[derive(Clone, Copy)]
+struct PerObject {
+    one: Duration,
+    max: Duration,
+}
+
+impl PerObject {
+    fn of(self, count: usize) -> Duration {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.one.saturating_mul(count).min(self.max)
+    }
+}
 
 /// The debounce of a change of an object.
-pub fn of(work: &Work, stores: &Stores) -> Duration {
+pub fn of(work: &Work, cause: Cause, stores: &Stores) -> Duration {
     let bundle = match work {
         Work::HelmOp(key) => same_name_as(key),
         Work::Bundle(key) => key.clone(),
@@ -42,17 +62,22 @@ pub fn of(work: &Work, stores: &Stores) -> Duration {
         // A cluster administrator waits.
         Work::Import(_) | Work::Token(_) | Work::Registrations(_) => return MIN,
     };
+    // A user waits.
+    if cause == Cause::Request {
+        return MIN;
+    }
     let count = stores.deployments.count(&bundle);
-    let is_in_progress = || match work {
-        Work::HelmOp(key) => is_helmop_in_progress(key, &bundle, stores),
-        _ => is_bundle_in_progress(&bundle, stores),
+    let (by_count, is_in_progress) = match work {
+        Work::HelmOp(_) => (OF_HELMOP.of(count), is_helmop_in_progress as fn(&_, &_) -> _),
+        _ => (OF_BUNDLE.of(count), is_bundle_in_progress as fn(&_, &_) -> _),
     };
-    let min = if depends_on_states(count) && is_in_progress() {
+    // The number alone decides if it is large, and there is no progress to wait for without any.
+    let depends_on_states = count > 0 && by_count < PROGRESS;
+    if depends_on_states && is_in_progress(&bundle, stores) {
         PROGRESS
     } else {
-        MIN
-    };
-    by_count(count).clamp(min, MAX)
+        by_count.max(MIN)
+    }
 }
 
 /// A Cluster without a namespace is new, and its agent waits.
@@ -63,38 +88,14 @@ fn of_cluster(key: &ClusterKey, stores: &Stores) -> Duration {
         cluster.is_none_or(|cluster| cluster.status.namespace.is_empty())
     };
     let known = clusters.filter(|all| all.get(key).is_some_and(|cluster| !is_new(&cluster)));
-    by_clusters(known.map_or(0, ObjectCache::len))
+    OF_CLUSTER.of(known.map_or(0, ObjectCache::len)).max(PROGRESS)
 }
 
-fn by_clusters(count: usize) -> Duration {
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    PER_CLUSTER.saturating_mul(count).clamp(PROGRESS, MAX_CLUSTER)
-}
-
-fn by_count(count: usize) -> Duration {
-    PER_DEPLOYMENT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
-}
-
-/// Whether the states of so many deployments decide on the debounce. The number alone decides if it is large, and there is no
-/// progress to wait for without any.
-fn depends_on_states(count: usize) -> bool {
-    count > 0 && by_count(count) < PROGRESS
-}
-
-fn is_helmop_in_progress(key: &HelmOpKey, bundle: &BundleKey, stores: &Stores) -> bool {
-    let (Some(helmop), Some(found)) = (stores.helmops.get(key), stores.bundles.get(bundle)) else {
+fn is_helmop_in_progress(bundle: &BundleKey, stores: &Stores) -> bool {
+    let Some(found) = stores.bundles.get(bundle) else {
         return false;
     };
-    let (Some(helmop), Some(found)) = (helmop.valid(), found.valid()) else {
-        return false;
-    };
-    let observed = helmop
-        .status
-        .as_ref()
-        .and_then(|status| status.observed_generation);
-    if !is_observed(&helmop.metadata, observed) {
-        return false;
-    }
+    let Some(found) = found.valid() else { return false };
     let states = states(bundle, stores);
     !is_settled(&states) || !is_counted(found, &states)
 }
@@ -104,21 +105,9 @@ fn is_bundle_in_progress(key: &BundleKey, stores: &Stores) -> bool {
     let Some(bundle) = bundle.as_ref().and_then(|bundle| bundle.valid()) else {
         return false;
     };
-    let observed = bundle
-        .status
-        .as_ref()
-        .and_then(|status| status.observed_generation);
-    if !is_observed(&bundle.metadata, observed) {
-        return false;
-    }
     let states = states(key, stores);
     // What has become ready since may let the rollout continue.
     !is_settled(&states) && is_counted(bundle, &states)
-}
-
-/// Whether the spec was reconciled already: a change of the spec does not wait.
-fn is_observed(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
-    observed_generation == metadata.generation
 }
 
 fn states(bundle: &BundleKey, stores: &Stores) -> Vec<DeploymentState> {
@@ -190,32 +179,23 @@ mod tests {
     }
 
     #[test]
-    fn a_new_spec_is_no_progress() {
-        for (status, expected) in [
-            (json!(null), false),
-            (json!({ "observedGeneration": 1 }), false),
-            (json!({ "observedGeneration": 2 }), true),
-        ] {
-            let bundle = bundle(&status);
-            let observed = bundle
-                .status
-                .as_ref()
-                .and_then(|status| status.observed_generation);
-            assert_eq!(is_observed(&bundle.metadata, observed), expected, "{status}");
-        }
-    }
-
-    #[test]
     fn the_counts_of_clusters_wait_longer_the_more_clusters_there_are() {
         for (clusters, expected) in [(0, 500), (50, 500), (1_000, 10_000), (10_000, 60_000)] {
-            assert_eq!(by_clusters(clusters).as_millis(), expected, "{clusters}");
+            let debounce = OF_CLUSTER.of(clusters).max(PROGRESS);
+            assert_eq!(debounce.as_millis(), expected, "{clusters}");
         }
     }
 
     #[test]
     fn many_deployments_decide_by_their_number() {
-        assert!(!depends_on_states(0));
-        assert!(depends_on_states(499));
-        assert!(!depends_on_states(500));
+        for (count, of_bundle, of_helmop) in [
+            (0, 0, 0),
+            (100, 100, 500),
+            (2_000, 2_000, 10_000),
+            (9_000, 2_000, 10_000),
+        ] {
+            let found = [OF_BUNDLE, OF_HELMOP].map(|by_count| by_count.of(count).as_millis());
+            assert_eq!(found, [of_bundle, of_helmop], "{count}");
+        }
     }
 }

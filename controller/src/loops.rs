@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, future::join_all, stream};
 use helmops_runtime::{
     health_signals::HealthSignals,
-    queue::{self, RequeueAfter},
+    queue::{self, RequeueAfter, Trigger},
     reconciler,
     workers::WorkerPermit,
 };
@@ -22,19 +22,21 @@ use crate::{
     registration::{self, Tokens},
     schedule::Schedules,
     watch,
-    work::Work,
+    work::{Cause, Work},
 };
 
 /// Reconciles changed objects until `stop`, and then finishes what is in progress.
 pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: CancellationToken) {
     let watches = watch::watch(&context.client, &context.scope, &context.stores);
+    let requested = |work| (work, Cause::Request);
     let secret_changes = watches
         .secret_changes
-        .inspect(|work| forget_failures(work, &context));
+        .inspect(|work| forget_failures(work, &context))
+        .map(requested);
     let all_helmops = watches.all_helmops.flat_map(|()| {
         context.retries.helmops.forget_all();
         let helmops = context.stores.helmops.matching(|_| true);
-        stream::iter(helmops.into_iter().map(Work::HelmOp))
+        stream::iter(helmops.into_iter().map(Work::HelmOp)).map(requested)
     });
     let triggers = stream::select_all([watches.changes, secret_changes.boxed(), all_helmops.boxed()]);
     let startup = async {
@@ -54,15 +56,13 @@ pub async fn run(context: Arc<Context>, signals: HealthSignals, stop: Cancellati
         std::future::pending::<()>().await;
     };
     let depth = &context.metrics.reconciles.queue_depth;
-    let debounce = |work: &Work| debounce::of(work, &context.stores);
-    let work = queue::run(
-        triggers,
-        debounce,
-        &context.workers,
-        depth,
-        &stop,
-        |work, permit| reconcile(work, permit, Arc::clone(&context)),
-    );
+    let triggers = triggers.map(|(work, cause)| Trigger {
+        debounce: debounce::of(&work, cause, &context.stores),
+        key: work,
+    });
+    let work = queue::run(triggers, &context.workers, depth, &stop, |work, permit| {
+        reconcile(work, permit, Arc::clone(&context))
+    });
     tokio::select! {
         () = work => {}
         () = startup => {}

@@ -36,6 +36,15 @@ pub enum Work {
     Registrations(String),
 }
 
+/// How a change affects an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// What it requests may be another thing: a user has changed it, or what it names.
+    Request,
+    /// What is observed has changed: its deployments, and what others report about them.
+    State,
+}
+
 impl queue::QueueKey for Work {
     fn namespace(&self) -> &str {
         let namespace = match self {

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use helmops_kube::name_of;
 use helmops_runtime::{
     health_signals::HealthSignals,
-    queue::{self, RequeueAfter},
+    queue::{self, RequeueAfter, Trigger},
     reconciler,
     workers::WorkerPermit,
 };
@@ -61,8 +61,7 @@ pub async fn run(
     };
     let depth = &context.metrics.reconciles.queue_depth;
     let work = queue::run(
-        triggers,
-        debounce_for,
+        triggers.map(debounced),
         &context.workers,
         depth,
         &stop,
@@ -76,12 +75,13 @@ pub async fn run(
     }
 }
 
-/// How long changes of an object are collected before it is reconciled.
-pub const fn debounce_for(work: &Work) -> Duration {
-    match work {
+/// A change of an object.
+pub const fn debounced(work: Work) -> Trigger<Work> {
+    let debounce = match work {
         Work::Alert(_) => ALERT_DEBOUNCE,
         Work::Provider(_) | Work::Receiver(_) => DEBOUNCE,
-    }
+    };
+    Trigger { key: work, debounce }
 }
 
 /// Resets the backoff of an object that has changed, or whose Secret has: the cause of the last error may be fixed.

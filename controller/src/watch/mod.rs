@@ -89,7 +89,7 @@ use self::{
 };
 use crate::{
     registration::RegistrationOptions,
-    work::{BundleKey, Work},
+    work::{BundleKey, Cause, Work},
 };
 
 /// The caches: the last observed state of each object.
@@ -174,8 +174,8 @@ pub struct AgentOptions {
 
 /// The events of all watches.
 pub struct Watches {
-    /// Objects that a change affects.
-    pub changes: BoxStream<'static, Work>,
+    /// Objects that a change affects, and how.
+    pub changes: BoxStream<'static, (Work, Cause)>,
     /// Objects that a changed Secret or ConfigMap affects: the change may fix their last error.
     pub secret_changes: BoxStream<'static, Work>,
     /// A change that affects every HelmOp.
@@ -232,12 +232,9 @@ impl Stores {
 
 /// Starts the watches of all resources in the scope.
 pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
-    let mut changes = vec![
-        helmops(client, scope, stores).boxed(),
-        bundles(client, scope, stores).boxed(),
-        deployments(client, scope, stores),
-        policies::watch(client, scope, stores).boxed(),
-    ];
+    let requested = helmops(client, scope, stores).boxed();
+    let requested = stream::select(requested, policies::watch(client, scope, stores));
+    let mut observed = vec![deployments(client, scope, stores)];
     let delivers = stores.delivery.is_some();
     let mut initial_sync = Vec::new();
     let mut synced = || {
@@ -276,24 +273,31 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
             };
             stream::iter([work].into_iter().chain(import))
         };
-        changes.push(of_clusters.filter(is_ours).flat_map(with_imports).boxed());
-        changes.push(copies::<Secret>(client, stores, delivery, CopyKind::Secret));
-        changes.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
+        observed.push(of_clusters.filter(is_ours).flat_map(with_imports).boxed());
+        observed.push(copies::<Secret>(client, stores, delivery, CopyKind::Secret));
+        observed.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
         let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
         secret_changes.push(config_maps.map(Work::Bundle).boxed());
         let of_contents = delivery.contents.watch(client, &stores.bundles);
         // The default shard deletes those of all shards.
         let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Contents));
-        changes.push(of_contents.filter(is_ours).boxed());
+        observed.push(of_contents.filter(is_ours).boxed());
         if let Some(accounts) = &delivery.accounts {
-            changes.push(accounts.watch(client).map(Work::Cluster).boxed());
+            observed.push(accounts.watch(client).map(Work::Cluster).boxed());
         }
         if let Some(registrations) = &delivery.registrations {
-            changes.push(registrations.watch(client, &stores.budget));
+            observed.push(registrations.watch(client, &stores.budget));
         }
     }
     Watches {
-        changes: stream::select_all(changes).boxed(),
+        changes: stream::select_all([
+            requested.map(|work| (work, Cause::Request)).boxed(),
+            bundles(client, scope, stores).boxed(),
+            stream::select_all(observed)
+                .map(|work| (work, Cause::State))
+                .boxed(),
+        ])
+        .boxed(),
         secret_changes: stream::select_all(secret_changes).boxed(),
         all_helmops: rancher_ca::watch(client, scope, &stores.rancher_ca).boxed(),
         initial_sync,
@@ -338,7 +342,11 @@ fn helmops(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item 
 }
 
 /// A changed Bundle enqueues the HelmOp with the same name, and the Bundle itself if the bundle loop is enabled.
-fn bundles(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item = Work> + Send + use<> {
+fn bundles(
+    client: &Client,
+    scope: &Scope,
+    stores: &Stores,
+) -> impl Stream<Item = (Work, Cause)> + Send + use<> {
     let delivers = stores.delivery.is_some();
     let config = if delivers {
         scope.watch_config()
@@ -352,9 +360,9 @@ fn bundles(client: &Client, scope: &Scope, stores: &Stores) -> impl Stream<Item 
     let helmops = stores.helmops.clone();
     changes(&stores.bundles, watches).flat_map(move |change| {
         let helmop = named(&change.name);
-        let helmop = helmops.get(&helmop).map(|_| Work::HelmOp(helmop));
+        let helmop = helmops.get(&helmop).map(|_| (Work::HelmOp(helmop), Cause::State));
         let is_due = delivers && is_relevant(&change);
-        let bundle = is_due.then(|| Work::Bundle(named(&change.name)));
+        let bundle = is_due.then(|| (Work::Bundle(named(&change.name)), Cause::Request));
         stream::iter(helmop.into_iter().chain(bundle))
     })
 }

@@ -62,8 +62,7 @@ impl Rig {
             let context = Arc::clone(&of_loops);
             let work = move |work, permit| loops::reconcile(work, permit, Arc::clone(&context));
             queue::run(
-                triggers.boxed(),
-                loops::debounce_for,
+                triggers.map(loops::debounced),
                 &of_loops.workers,
                 &depth,
                 &stopped,

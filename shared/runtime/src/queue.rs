@@ -48,10 +48,9 @@ const ABORTED: helmops_fair::ExponentialBackoff = backoff::SLOW;
 /// Runs `work` for each triggered object until `stop` or the end of the triggers, and then finishes what is in progress.
 ///
 /// `work` gets a permit, and returns the delay after which the object is requeued. `depth` is the number of objects that wait
-/// for a permit. Changes of an object that arrive within its `debounce` cause one run.
+/// for a permit.
 pub async fn run<K, W>(
-    triggers: impl Stream<Item = K>,
-    debounce: impl Fn(&K) -> Duration,
+    triggers: impl Stream<Item = Trigger<K>>,
     workers: &Workers,
     depth: &IntGauge,
     stop: &CancellationToken,
@@ -70,7 +69,7 @@ pub async fn run<K, W>(
         tokio::select! {
             () = stop.cancelled() => break,
             trigger = triggers.next() => match trigger {
-                Some(key) => queue.trigger(key, &debounce),
+                Some(trigger) => queue.trigger(trigger),
                 None => break,
             },
             () = poll_fn(|context| queue.poll_due(context)) => {}
@@ -85,12 +84,21 @@ pub async fn run<K, W>(
             Some(done) = running.join_next() => {
                 // Panics are caught in the task, and nothing aborts a task.
                 if let Ok((key, requeue)) = done {
-                    queue.done(key, requeue, &debounce);
+                    queue.done(key, requeue);
                 }
             }
         }
     }
     while running.join_next().await.is_some() {}
+}
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub struct Trigger<K> {
+    /// The object.
+    pub key: K,
+    /// How long further changes of it are collected before it is reconciled. The shortest of them counts.
+    pub debounce: Duration,
 }
 
 /// The key of an object in the queue.
@@ -135,8 +143,8 @@ struct Queue<K> {
     is_ready: HashSet<K>,
     /// Namespaces with ready objects for which no permit is requested yet.
     unserved: Vec<Namespace>,
-    /// The objects in progress, and whether each has changed since the start.
-    running: HashMap<K, bool>,
+    /// The objects in progress, and the debounce of those that have changed since the start.
+    running: HashMap<K, Option<Duration>>,
 }
 
 struct Waiting {
@@ -159,12 +167,10 @@ impl<K> Default for Queue<K> {
 
 impl<K: QueueKey> Queue<K> {
     /// An object has changed.
-    fn trigger(&mut self, key: K, debounce: impl Fn(&K) -> Duration) {
-        if let Some(has_changed) = self.running.get_mut(&key) {
-            *has_changed = true;
-        } else if !self.is_ready.contains(&key) {
-            let delay = debounce(&key);
-            self.wait(key, delay);
+    fn trigger(&mut self, Trigger { key, debounce }: Trigger<K>) {
+        match self.running.get_mut(&key) {
+            Some(changed) => *changed = Some(changed.map_or(debounce, |before| before.min(debounce))),
+            None => self.wait(key, debounce),
         }
     }
 
@@ -221,14 +227,13 @@ impl<K: QueueKey> Queue<K> {
             self.unserved.push(Namespace::clone(namespace));
         }
         self.is_ready.remove(&key);
-        self.running.insert(key.clone(), false);
+        self.running.insert(key.clone(), None);
         Some(key)
     }
 
     /// The reconciliation of an object has ended.
-    fn done(&mut self, key: K, requeue: RequeueAfter, debounce: impl Fn(&K) -> Duration) {
-        let has_changed = self.running.remove(&key) == Some(true);
-        let debounce = has_changed.then(|| debounce(&key));
+    fn done(&mut self, key: K, requeue: RequeueAfter) {
+        let debounce = self.running.remove(&key).flatten();
         if let Some(delay) = [debounce, requeue].into_iter().flatten().min() {
             self.wait(key, delay);
         }

@@ -77,8 +77,11 @@ impl TestQueue {
                     requeue
                 }
             };
-            let triggers = tokio_stream(receiver);
-            run(triggers, debounce, &workers, &depth(), &stopping, work).await;
+            let triggers = tokio_stream(receiver).map(|key| Trigger {
+                key,
+                debounce: debounce(&key),
+            });
+            run(triggers, &workers, &depth(), &stopping, work).await;
         });
         Self {
             triggers,
