@@ -68,6 +68,16 @@ impl HelmOpSummary {
         let (repo, chart) = match helmop.spec.packed() {
             Some(PackedChartSource::Git(git)) => of_git(git),
             Some(PackedChartSource::Bucket(bucket)) => of_bucket(bucket, status),
+            Some(PackedChartSource::Artifact(artifact)) => {
+                let (repo, name) = names(&artifact.url, "");
+                (
+                    repo,
+                    Some(&artifact.path)
+                        .filter(|path| !path.is_empty())
+                        .cloned()
+                        .unwrap_or(name),
+                )
+            }
             None => helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart)),
         };
         Self {

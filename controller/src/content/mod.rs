@@ -17,7 +17,7 @@ mod write;
 
 use std::{sync::Mutex, time::Duration};
 
-use helm_archive::{Limits as ArchiveLimits, check, size};
+use helm_archive::{Layout, Limits as ArchiveLimits, check, size};
 use helmops_content::{ContentId, Encoded, Limits, of_chart};
 use helmops_core::content::{Unused, references};
 use helmops_fair::{ByteBudget, Share};
@@ -155,7 +155,7 @@ fn encoded(archive: ChartArchive, largest: usize) -> Result<(Encoded, ArchiveBuf
     } = archive;
     let limits = ArchiveLimits::HELM;
     let size = if folder.is_empty() {
-        size(bytes.as_slice(), limits)
+        size(bytes.as_slice(), limits, Layout::Chart)
     } else {
         check(bytes.as_slice(), limits).map(|chart| chart.bytes)
     };

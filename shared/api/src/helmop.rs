@@ -159,9 +159,19 @@ impl HelmOpSpec {
 
     /// The source in `spec.chartSource` of a chart that the controller packs; `None` for one in a repository or a registry.
     pub fn packed(&self) -> Option<PackedChartSource<'_>> {
-        let source = self.chart_source.as_ref()?;
-        let git = source.git.as_deref().map(PackedChartSource::Git);
-        git.or_else(|| source.bucket.as_deref().map(PackedChartSource::Bucket))
+        self.packed_sources().next()
+    }
+
+    /// All sources in `spec.chartSource`, of which only the first counts.
+    pub fn packed_sources(&self) -> impl Iterator<Item = PackedChartSource<'_>> {
+        let all = self.chart_source.iter().flat_map(|source| {
+            [
+                source.git.as_deref().map(PackedChartSource::Git),
+                source.bucket.as_deref().map(PackedChartSource::Bucket),
+                source.oci.as_deref().map(PackedChartSource::Artifact),
+            ]
+        });
+        all.flatten()
     }
 
     /// Whether `spec.chartSource.manifests` is set.
@@ -184,6 +194,8 @@ pub enum PackedChartSource<'a> {
     Git(&'a GitSource),
     /// `spec.chartSource.bucket`.
     Bucket(&'a BucketSource),
+    /// `spec.chartSource.oci`.
+    Artifact(&'a ArtifactSource),
 }
 
 impl<'a> PackedChartSource<'a> {
@@ -192,6 +204,16 @@ impl<'a> PackedChartSource<'a> {
         match self {
             Self::Git(source) => source.secret_name(),
             Self::Bucket(source) => source.secret_name(),
+            Self::Artifact(source) => source.secret_name(),
+        }
+    }
+
+    /// The field of `spec.chartSource` that names it.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Git(_) => "git",
+            Self::Bucket(_) => "bucket",
+            Self::Artifact(_) => "oci",
         }
     }
 }
@@ -209,7 +231,11 @@ wire! {
         /// The bucket that the chart is in, in place of `helm.repo`, `helm.chart` and `helm.version`. The controller reads it, packs the chart, and
         /// delivers it as `Content`.
         "bucket" | nullable => bucket: Option<Box<BucketSource>>,
-        /// If it is set, also as `{}`, the files in the folder of `git` or `bucket` are no chart, but manifests of objects or a kustomization, as those of a
+        /// The artifact in a registry that the chart is in, such as `flux push artifact` writes it, in place of `helm.repo`, `helm.chart` and
+        /// `helm.version`. The controller reads it, packs the chart, and delivers it as `Content`. A chart that was published with `helm push` is
+        /// named in `helm.repo`.
+        "oci" | nullable => oci: Option<Box<ArtifactSource>>,
+        /// If it is set, also as `{}`, the files in the folder of `git`, `bucket` or `oci` are no chart, but manifests of objects or a kustomization, as those of a
         /// GitRepo: `kustomize` and `yaml` of the HelmOp and of its targets apply to them.
         "manifests" | nullable => manifests: Option<ManifestsSource>,
     }
@@ -279,6 +305,46 @@ impl BucketSource {
     /// The name in `secretRef`; empty for none.
     pub fn secret_name(&self) -> &str {
         self.secret_ref.as_ref().map_or("", |reference| &reference.name)
+    }
+}
+
+wire! {
+    /// A chart in an artifact of a registry.
+    pub struct ArtifactSource: [unknown: UnknownFields] {
+        /// Repository of the artifact in the registry, without a tag, such as `oci://registry.example.com/team/web`.
+        "url" => url: String,
+        /// Which artifact counts. That of the tag `latest` by default.
+        "ref" | nullable => reference: Option<ArtifactReference>,
+        /// Folder of the chart in the artifact, such as `charts/web`. The top by default.
+        "path" | nullable => path: String,
+        /// Allow requests without TLS.
+        "insecure" => insecure: bool,
+        /// Secret in the same namespace with the access, as for charts in registries: `username` and `password`, or `.dockerconfigjson`; `cacerts`
+        /// with certificates to trust. It stays in the management cluster.
+        "secretRef" | nullable => secret_ref: Option<LocalReference>,
+        /// What is released: each change of the folder of the chart and of the folders that it includes, with a version such as
+        /// `1.2.3+0123456789ab` (`Revision`, the default), or only another version in `Chart.yaml` (`ChartVersion`).
+        #[schemars(extend("enum" = ["", "Revision", "ChartVersion"]))]
+        "reconcileStrategy" | nullable => reconcile_strategy: String,
+    }
+}
+
+impl ArtifactSource {
+    /// The name in `secretRef`; empty for none.
+    pub fn secret_name(&self) -> &str {
+        self.secret_ref.as_ref().map_or("", |reference| &reference.name)
+    }
+}
+
+wire! {
+    /// Which artifact of a repository counts. Of several fields the first of this order: `digest`, `semver`, `tag`.
+    pub struct ArtifactReference: [unknown: UnknownFields] {
+        /// The artifact of this tag.
+        "tag" | nullable => tag: String,
+        /// The artifact of the tag with the highest version in this range.
+        "semver" | nullable => semver: String,
+        /// The artifact whose manifest has this digest, such as `sha256:0123…`.
+        "digest" | nullable => digest: String,
     }
 }
 

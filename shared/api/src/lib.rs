@@ -61,8 +61,8 @@ pub use content::Content;
 pub use decoded::{Decoded, Unusable};
 pub use helm::HelmOptions;
 pub use helmop::{
-    BucketSource, GitReference, GitSource, HelmOp, HelmOpSpec, HelmOpStatus, PackedChartSource,
-    ResolvedChart, WithoutObjects, WithoutStatus,
+    ArtifactReference, ArtifactSource, BucketSource, GitReference, GitSource, HelmOp, HelmOpSpec,
+    HelmOpStatus, PackedChartSource, ResolvedChart, WithoutObjects, WithoutStatus,
 };
 pub use lifecycle::Lifecycle;
 pub use metadata::Metadata;

@@ -13,7 +13,7 @@ use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 use crate::{
     ArchiveError,
     meter::cause,
-    path::{EntryPath, shown},
+    path::{EntryPath, Layout, shown},
 };
 
 /// The maximum size of an extended header, in bytes: it has the path of an entry, and attributes that are ignored.
@@ -70,6 +70,7 @@ impl<R: Read> Content<'_, '_, R> {
 pub fn for_each_file<R: Read>(
     archive: R,
     limit: u64,
+    layout: Layout,
     mut visit: impl FnMut(File<'_, '_, R>) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     let broken = |error| cause(error, limit);
@@ -109,17 +110,17 @@ pub fn for_each_file<R: Read>(
                 }
             }
             EntryType::Directory => {
-                folder(&long_path.take().unwrap_or(header_path), entry.size())?;
+                folder(&long_path.take().unwrap_or(header_path), layout, entry.size())?;
             }
             EntryType::Regular => {
                 let path = long_path.take().unwrap_or(header_path);
                 if path.ends_with(b"/") {
                     // In the oldest format.
-                    folder(&path, entry.size())?;
+                    folder(&path, layout, entry.size())?;
                     continue;
                 }
                 let file = File {
-                    path: EntryPath::parse(&path, false)?,
+                    path: EntryPath::parse(&path, layout, false)?,
                     size: entry.size(),
                     content: Content {
                         missing: entry.size(),
@@ -156,8 +157,8 @@ fn has_one_path(header: &Header) -> bool {
 }
 
 /// Checks a folder. Go reads content of one as further entries, or as a file.
-fn folder(path: &[u8], size: u64) -> Result<(), ArchiveError> {
-    EntryPath::parse(path, true)?;
+fn folder(path: &[u8], layout: Layout, size: u64) -> Result<(), ArchiveError> {
+    EntryPath::parse(path, layout, true)?;
     if size > 0 {
         let path = shown(path);
         return Err(ArchiveError::Tar(format!("the folder {path:?} has content")));

@@ -31,7 +31,7 @@ mod writer;
 pub use crds::check_crds;
 pub use error::{ArchiveError, CrdProblem, MissingDependency, PathProblem};
 pub use limits::Limits;
-pub use path::{MAX_PATH, is_path};
+pub use path::{Layout, MAX_PATH, is_path};
 pub use templates::template_with;
 pub use unpack::{files, size};
 pub use values_files::{ValuesFiles, values_files};

@@ -7,7 +7,7 @@ use crate::{
     entries::{File, for_each_file},
     files::Files,
     meter::{Decompressed, Remaining},
-    path::{EntryPath, shown},
+    path::{EntryPath, Layout, shown},
     reader::drain,
 };
 
@@ -111,6 +111,7 @@ pub fn visit(
     for_each_file(
         Decompressed::new(archive, remaining.clone()),
         limits.total,
+        Layout::Chart,
         |mut file| {
             files.add(&file.path, file.size)?;
             if is_archive(file.path.in_chart()) {

@@ -9,7 +9,16 @@ pub const MAX_PATH: usize = 512;
 /// The longest text in a message, in bytes.
 pub const MAX_SHOWN: usize = 200;
 
-/// The path of a file or folder of a chart.
+/// Where the files of an archive are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In the folder of a chart, as `helm package` writes it.
+    Chart,
+    /// At the top, or in any folder. Paths may begin with `./`, as `tar` writes them.
+    Top,
+}
+
+/// The path of a file or folder of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryPath {
     path: String,
@@ -18,7 +27,7 @@ pub struct EntryPath {
 
 impl EntryPath {
     /// Checks the path of an entry. A folder may end with `/`.
-    pub fn parse(bytes: &[u8], is_folder: bool) -> Result<Self, ArchiveError> {
+    pub fn parse(bytes: &[u8], layout: Layout, is_folder: bool) -> Result<Self, ArchiveError> {
         let refused = |problem| ArchiveError::Path {
             path: shown(bytes),
             problem,
@@ -28,6 +37,9 @@ impl EntryPath {
         }
         let path = std::str::from_utf8(bytes).map_err(|_| refused(PathProblem::NotText))?;
         let path = path.strip_suffix('/').filter(|_| is_folder).unwrap_or(path);
+        if layout == Layout::Top {
+            return Self::at_top(path, is_folder).map_err(refused);
+        }
         match problem(path) {
             Some(problem) => Err(refused(problem)),
             None if !is_folder && !path.contains('/') => Err(refused(PathProblem::NoFolder)),
@@ -38,17 +50,29 @@ impl EntryPath {
         }
     }
 
+    fn at_top(path: &str, is_folder: bool) -> Result<Self, PathProblem> {
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let is_top = is_folder && matches!(path, "" | ".");
+        match problem(path) {
+            Some(problem) if !is_top => Err(problem),
+            _ => Ok(Self {
+                path: path.to_owned(),
+                root_len: 0,
+            }),
+        }
+    }
+
     /// The whole path.
     pub fn as_str(&self) -> &str {
         &self.path
     }
 
-    /// The folder of the chart.
+    /// The folder of the chart; empty if the files are at the top.
     pub fn root(&self) -> &str {
         self.path.split_at(self.root_len).0
     }
 
-    /// The path in the folder of the chart.
+    /// The path in the folder of the chart; the whole path if the files are at the top.
     pub fn in_chart(&self) -> &str {
         self.path.split_at(self.root_len).1.trim_start_matches('/')
     }
@@ -56,7 +80,7 @@ impl EntryPath {
 
 /// Whether a file of an archive may have this path.
 pub fn is_path(path: &str) -> bool {
-    EntryPath::parse(path.as_bytes(), false).is_ok()
+    EntryPath::parse(path.as_bytes(), Layout::Chart, false).is_ok()
 }
 
 /// What is wrong with a path.

@@ -9,6 +9,7 @@ use crate::{
     metadata::{ChartYaml, Dependencies},
     meter::{Decompressed, Remaining},
     nested,
+    path::Layout,
 };
 
 /// The file that describes a chart.
@@ -25,6 +26,7 @@ pub fn read(archive: impl Read, limits: Limits) -> Result<Chart, ArchiveError> {
     for_each_file(
         Decompressed::new(archive, remaining.clone()),
         limits.total,
+        Layout::Chart,
         |file| {
             files.add(&file.path, file.size)?;
             let path = file.path.clone();

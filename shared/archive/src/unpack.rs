@@ -1,4 +1,4 @@
-//! All files of a chart, in memory.
+//! All files of an archive, in memory.
 
 use std::io::Read;
 
@@ -7,6 +7,7 @@ use crate::{
     entries::for_each_file,
     files::Files,
     meter::{Decompressed, Remaining},
+    path::Layout,
     reader::bytes,
 };
 
@@ -14,11 +15,12 @@ use crate::{
 ///
 /// # Errors
 /// As [`files`].
-pub fn size(archive: impl Read, limits: Limits) -> Result<u64, ArchiveError> {
+pub fn size(archive: impl Read, limits: Limits, layout: Layout) -> Result<u64, ArchiveError> {
     let remaining = Remaining::new(limits.total, limits.files);
     let mut files = Files::new(limits, remaining.clone());
     let mut total = 0_u64;
-    for_each_file(Decompressed::new(archive, remaining), limits.total, |file| {
+    let archive = Decompressed::new(archive, remaining);
+    for_each_file(archive, limits.total, layout, |file| {
         files.add(&file.path, file.size)?;
         total = total.saturating_add(file.size);
         Ok(())
@@ -26,17 +28,22 @@ pub fn size(archive: impl Read, limits: Limits) -> Result<u64, ArchiveError> {
     Ok(total)
 }
 
-/// All files of an archive by their paths in the folder of the chart, in the order of the archive. They take at most [`Limits::total`] bytes.
+/// All files of an archive by their paths in the folder of the chart, or below the top, in the order of the archive. They take at most [`Limits::total`] bytes.
 ///
 /// Whether it is a chart, and complete, is for [`check`](crate::check): archives of subcharts are files here.
 ///
 /// # Errors
 /// For what [`check`](crate::check) refuses, except in archives of subcharts and `Chart.yaml`.
-pub fn files(archive: impl Read, limits: Limits) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
+pub fn files(
+    archive: impl Read,
+    limits: Limits,
+    layout: Layout,
+) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
     let remaining = Remaining::new(limits.total, limits.files);
     let mut files = Files::new(limits, remaining.clone());
     let mut all = Vec::new();
-    for_each_file(Decompressed::new(archive, remaining), limits.total, |file| {
+    let archive = Decompressed::new(archive, remaining);
+    for_each_file(archive, limits.total, layout, |file| {
         files.add(&file.path, file.size)?;
         let path = file.path.in_chart().to_owned();
         all.push((path, bytes(file)?));

@@ -11,6 +11,7 @@ use crate::{
     files::Files,
     meter::{Decompressed, Remaining},
     nested::CHARTS,
+    path::Layout,
     reader::{bytes, drain},
     templates::TEMPLATES,
 };
@@ -39,7 +40,8 @@ pub fn values_files(
     let remaining = Remaining::new(limits.total, limits.files);
     let mut files = Files::new(limits, remaining.clone());
     let mut values = ValuesFiles::default();
-    for_each_file(Decompressed::new(archive, remaining), limits.total, |file| {
+    let archive = Decompressed::new(archive, remaining);
+    for_each_file(archive, limits.total, Layout::Chart, |file| {
         files.add(&file.path, file.size)?;
         let path = file.path.in_chart().to_owned();
         let has_values = !path.starts_with(CHARTS)

@@ -1,6 +1,6 @@
 //! The content of a chart: the files of its archive, in a folder.
 
-use helm_archive::{ArchiveError, files};
+use helm_archive::{ArchiveError, Layout, files};
 use thiserror::Error;
 
 use crate::{ContentError, Encoded, Limits, Manifest};
@@ -44,7 +44,7 @@ pub fn of_chart(
     archive_limits: helm_archive::Limits,
     limits: Limits,
 ) -> Result<Encoded, ChartContentError> {
-    let mut files = files(archive, archive_limits)?;
+    let mut files = files(archive, archive_limits, Layout::Chart)?;
     for (path, _) in &mut files {
         if !folder.is_empty() {
             path.insert(0, '/');

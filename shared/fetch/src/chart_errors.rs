@@ -1,6 +1,7 @@
-//! The classification of errors that repositories and registries have in common: those of lists of versions.
+//! The classification of errors that several sources of charts have in common: those of lists of versions, and of charts in folders.
 
 use helm_index::{IndexError, SelectError, tags::TagListError};
+use helmops_chart::{ChartError, ListedChartError, ListedFilesError};
 use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, Scope, classified};
 
@@ -39,6 +40,28 @@ pub fn of_selection(error: &SelectError) -> Classified {
         | SelectError::NoUrl { .. } => Reason::NoMatchingVersion,
     };
     classified(reason, Class::Absent)
+}
+
+/// The classification of an error of a chart in folders, with that of an error of what stores them.
+pub fn of_chart<E: std::error::Error>(
+    error: &ChartError<E>,
+    of_tree: impl FnOnce(&E) -> Classified,
+) -> Classified {
+    match error {
+        ChartError::Tree(error) => of_tree(error),
+        ChartError::NoChart { .. } | ChartError::NoManifests { .. } => {
+            classified(Reason::ChartNotFound, Class::Absent)
+        }
+        _ => classified(Reason::InvalidChart, Class::Absent),
+    }
+}
+
+/// The classification of an error of a chart of listed files.
+pub fn of_listed(error: &ListedChartError) -> Classified {
+    of_chart(error, |error| match error {
+        ListedFilesError::Memory => classified(Reason::Busy, Class::Transient(Scope::Namespace)),
+        ListedFilesError::Missing => classified(Reason::RepositoryError, Class::TRANSIENT),
+    })
 }
 
 #[cfg(test)]

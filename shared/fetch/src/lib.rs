@@ -1,10 +1,11 @@
-//! Chart repositories, registries, Git repositories and buckets: resolves a chart and a version range to one version, and downloads it.
+//! Chart repositories, registries, Git repositories, buckets and artifacts: resolves a chart and a version range to one version, and downloads it.
 //!
 //! ```text
 //! Secret ─► access ─┐
 //! chart request ────┴► repository (index.yaml) ─┬► cache: one request for all that need the same response ─► http ─► server
 //!                      oci (tags, manifests) ───┤
 //!                      git (references, packs) ─┤
+//!                      artifact (manifests, layers) ─┤
 //!                      bucket (lists, objects) ─┘
 //! ```
 
@@ -12,6 +13,7 @@
 
 mod access;
 mod args;
+mod artifact;
 mod bounds;
 mod bucket;
 mod cache;
@@ -47,6 +49,7 @@ use kube::Client;
 
 use self::{
     access::Access,
+    artifact::Artifacts,
     bucket::Buckets,
     cache::CacheSettings,
     download::Sources,
@@ -60,6 +63,7 @@ use self::{
 };
 pub use self::{
     args::{AddressArgs, AddressArgsError},
+    artifact::ArtifactError,
     bounds::MemoryBounds,
     bucket::BucketError,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
@@ -99,6 +103,7 @@ pub struct Resolver {
     registries: Registries,
     git: GitRepositories,
     buckets: Buckets,
+    artifacts: Artifacts,
     budget: ByteBudget,
 }
 
@@ -154,6 +159,12 @@ impl Resolver {
                 compute.clone(),
                 fetches.clone(),
             ),
+            artifacts: Artifacts::new(
+                settings.part(16),
+                budget.clone(),
+                compute.clone(),
+                fetches.clone(),
+            ),
             registries: Registries::new(&settings.part(4), budget.clone(), compute, fetches),
             budget,
         })
@@ -173,6 +184,7 @@ impl Resolver {
         self.registries.compute = compute.clone();
         self.git.compute = compute.clone();
         self.buckets.compute = compute.clone();
+        self.artifacts.compute = compute.clone();
         self
     }
 
@@ -196,18 +208,27 @@ impl Resolver {
     ) -> Result<Downloaded<W>, DownloadError> {
         let (mut access, _memory) = self.access(client, source).await?;
         access.origin = access::chart_origin(chart.source, access.plain_http);
-        let sources = Sources {
-            http: &self.http,
-            repositories: &self.repositories,
-            registries: &self.registries,
-        };
-        let download = Box::pin(download::download(sources, &access, interest, chart, output));
+        let download = Box::pin(download::download(
+            self.sources(),
+            &access,
+            interest,
+            chart,
+            output,
+        ));
         let downloaded = helmops_fair::deadline::bounded(TIME_LIMIT, download).await;
         downloaded.unwrap_or_else(|DeadlineExceeded| {
             Err(DownloadError::Deadline {
                 seconds: TIME_LIMIT.as_secs(),
             })
         })
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources {
+            http: &self.http,
+            repositories: &self.repositories,
+            registries: &self.registries,
+        }
     }
 
     /// The credentials and the trust of a Secret for charts, with the memory that it is charged for.
@@ -398,11 +419,6 @@ impl ChartResolver<'_> {
         if let Some(packed) = &request.packed {
             return self.packed_archive(packed, version, limit, output).await;
         }
-        let sources = Sources {
-            http: &resolver.http,
-            repositories: &resolver.repositories,
-            registries: &resolver.registries,
-        };
         let chart = ChartDownload {
             source: request.source(),
             version: &version.version,
@@ -411,7 +427,7 @@ impl ChartResolver<'_> {
             limit,
         };
         let access = self.access().await?;
-        download::download(sources, access, context.interest, chart, output).await
+        download::download(resolver.sources(), access, context.interest, chart, output).await
     }
 
     /// The credentials and the trust. The Secret is read once, before the first request to a repository.
@@ -537,7 +553,10 @@ async fn read_access(
     let (mut access, memory) = excluded(resolver.access_to(context.client, source, server)).await?;
     access.origin = match &chart.packed {
         None => access::repository_origin(chart.repo, access.plain_http),
-        Some(packed) => packed::origin(&packed.source),
+        Some(packed) => {
+            access.plain_http |= packed.source.is_insecure_registry();
+            packed::origin(&packed.source, access.plain_http)
+        }
     };
     Ok((Arc::new(access), memory))
 }

@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::{
     ChartResolver,
     access::{self, Access},
+    artifact::{self, ArtifactError},
     bucket::{self, BucketError},
     download::{DownloadError, Downloaded},
     error::ResolveError,
@@ -36,12 +37,21 @@ pub enum PackedError {
     /// The bucket cannot be read, or has no such chart.
     #[error(transparent)]
     Bucket(BucketError),
+    /// The Secret for an artifact is missing or invalid.
+    #[error("{}", artifact::error::in_terms_of_artifacts(&.0.to_string()))]
+    ArtifactSecret(SecretError),
+    /// The registry cannot be read, or has no such chart.
+    #[error(transparent)]
+    Artifact(ArtifactError),
 }
 
 impl PackedError {
     /// Whether the Secret is missing or invalid, so that nothing was requested.
     pub const fn is_of_secret(&self) -> bool {
-        matches!(self, Self::GitSecret(_) | Self::BucketSecret(_))
+        matches!(
+            self,
+            Self::GitSecret(_) | Self::BucketSecret(_) | Self::ArtifactSecret(_)
+        )
     }
 
     /// Whether the source was read, and has no such chart.
@@ -50,6 +60,7 @@ impl PackedError {
             self,
             Self::Git(GitError::Select { .. } | GitError::Chart { .. })
                 | Self::Bucket(BucketError::Chart { .. } | BucketError::NoArchive { .. })
+                | Self::Artifact(ArtifactError::Chart { .. })
         )
     }
 
@@ -58,6 +69,7 @@ impl PackedError {
         match source {
             PackedSource::Git(_) => Self::GitSecret(error),
             PackedSource::Bucket(_) => Self::BucketSecret(error),
+            PackedSource::Artifact(_) => Self::ArtifactSecret(error),
         }
     }
 }
@@ -65,9 +77,12 @@ impl PackedError {
 impl ClassifiedError for PackedError {
     fn classify(&self) -> Classified {
         match self {
-            Self::GitSecret(error) | Self::BucketSecret(error) => error.classify(),
+            Self::GitSecret(error) | Self::BucketSecret(error) | Self::ArtifactSecret(error) => {
+                error.classify()
+            }
             Self::Git(error) => error.classify(),
             Self::Bucket(error) => error.classify(),
+            Self::Artifact(error) => error.classify(),
         }
     }
 }
@@ -77,17 +92,19 @@ pub fn server(source: &PackedSource) -> Server {
     match source {
         PackedSource::Git(_) => Server::Git,
         PackedSource::Bucket(_) => Server::Bucket,
+        PackedSource::Artifact(_) => Server::Charts,
     }
 }
 
 /// The origin that credentials may be sent to; empty if they are sent to no HTTP server.
-pub fn origin(source: &PackedSource) -> String {
+pub fn origin(source: &PackedSource, plain_http: bool) -> String {
     match source {
         PackedSource::Git(chart) => match &chart.location {
             Location::Http(url) => access::repository_origin(url.as_str(), false),
             Location::Ssh(_) => String::new(),
         },
         PackedSource::Bucket(chart) => access::repository_origin(chart.location.endpoint.as_str(), false),
+        PackedSource::Artifact(chart) => access::repository_origin(&chart.repo, plain_http),
     }
 }
 
@@ -112,6 +129,13 @@ impl ChartResolver<'_> {
                     .buckets
                     .version(&resolver.http, access, chart, deployed, since);
                 Box::pin(version).await.map_err(PackedError::Bucket)
+            }
+            PackedSource::Artifact(chart) => {
+                let sources = resolver.sources();
+                let version = resolver
+                    .artifacts
+                    .version(sources, access, chart, deployed, since);
+                Box::pin(version).await.map_err(PackedError::Artifact)
             }
         };
         version.map_err(ResolveError::Packed)
@@ -145,6 +169,15 @@ impl ChartResolver<'_> {
                 packed
                     .map(|packed| (packed.archive, packed.digest))
                     .map_err(PackedError::Bucket)
+            }
+            PackedSource::Artifact(chart) => {
+                let archive = resolver
+                    .artifacts
+                    .archive(resolver.sources(), access, chart, version, limit);
+                let packed = Box::pin(archive).await;
+                packed
+                    .map(|packed| (packed.archive, packed.digest))
+                    .map_err(PackedError::Artifact)
             }
         };
         let (archive, sha256) = packed.map_err(DownloadError::Packed)?;
@@ -181,6 +214,10 @@ mod tests {
             (
                 PackedError::BucketSecret(missing()),
                 "spec.chartSource.bucket.secretRef",
+            ),
+            (
+                PackedError::ArtifactSecret(missing()),
+                "spec.chartSource.oci.secretRef",
             ),
         ] {
             let text = error.to_string();

@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::{
     AccessSource, Resolver, TIME_LIMIT,
     access::{self, Access},
-    download::{DownloadError, Downloaded, Pull, Sources},
+    download::{DownloadError, Downloaded, Pull},
     login::Login,
     secret::{Keys, SecretError, Server, fetch, hold},
 };
@@ -93,13 +93,8 @@ impl Resolver {
             access_of(client, source).await?
         };
         let _memory = hold(&self.budget, &access)?;
-        let sources = Sources {
-            http: &self.http,
-            repositories: &self.repositories,
-            registries: &self.registries,
-        };
         let pull = Pull {
-            sources,
+            sources: self.sources(),
             access: &access,
             limit,
             since: Instant::now(),

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use crate::harness::SOON;
 
 /// The allowed chart sources: those of the manifests, and paths of a host.
-const ALLOWED: [&str; 6] = [
+const ALLOWED: [&str; 7] = [
     "https://charts.example.com",
     "oci://registry.example.com/charts",
     "https://h.example.com/team-a",
     "https://h.example.com/projects/team%2Fcharts",
     "git+https://git.example.com/team",
     "bucket+https://minio.example.com:9000/charts",
+    "artifact+oci://registry.example.com/team",
 ];
 
 fn helmop(name: &str, spec: &Value) -> String {
@@ -92,6 +93,7 @@ async fn admission_policies_deny_insecure_tls_foreign_repositories_copies_and_de
     }
     git_repositories_are_denied(&kubectl).await;
     buckets_are_denied(&kubectl).await;
+    artifacts_are_denied(&kubectl).await;
     endpoints_of_gates_are_denied(&kubectl).await;
     ambiguous_paths_are_denied(&kubectl).await;
     only_listed_resources_are_copied(&kubectl).await;
@@ -114,6 +116,24 @@ async fn git_repositories_are_denied(kubectl: &Kubectl) {
         let spec = json!({ "chartSource": { "git": { "url": url } } });
         let error = dry_run_error_of(kubectl, "HelmOp", &spec).await;
         let denied = format!("spec.chartSource.git.url: git+{url} is not allowed");
+        let is_denied = error.contains(&denied);
+        assert!(
+            if is_allowed { error.is_empty() } else { is_denied },
+            "{url}: {error}"
+        );
+    }
+}
+
+/// Nor does a registry with charts allow an artifact that is none.
+async fn artifacts_are_denied(kubectl: &Kubectl) {
+    for (url, is_allowed) in [
+        ("oci://registry.example.com/team/deploy", true),
+        ("oci://registry.example.com/charts/deploy", false),
+        ("oci://registry.example.com/team/../other", false),
+    ] {
+        let spec = json!({ "chartSource": { "oci": { "url": url } } });
+        let error = dry_run_error_of(kubectl, "HelmOp", &spec).await;
+        let denied = format!("spec.chartSource.oci.url: artifact+{url} is not allowed");
         let is_denied = error.contains(&denied);
         assert!(
             if is_allowed { error.is_empty() } else { is_denied },

@@ -2,6 +2,7 @@
 
 mod clusters;
 mod content;
+mod artifact;
 mod behind;
 mod bucket;
 mod gates;

@@ -1,6 +1,7 @@
 //! The control planes that tests use, and waiting for the state of objects.
 
 pub mod agent;
+pub mod artifact;
 pub mod beside_fleet;
 pub mod denial;
 pub mod joined;

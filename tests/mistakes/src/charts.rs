@@ -12,6 +12,7 @@ pub fn add(table: &mut Table) {
         ("beside Git", beside_git),
         ("buckets", bucket),
         ("beside buckets", beside_bucket),
+        ("artifacts", artifact),
         ("manifests", manifests),
         ("URLs", urls),
         ("tags", tags),
@@ -205,6 +206,107 @@ fn bucket(table: &mut Table) {
         let path = format!("spec.chartSource.bucket.{field}");
         let over = json!({ "chartSource": { "bucket": bucket } });
         table.spec(&with_bucket(&over), &path, reason, words);
+    }
+}
+
+/// A spec with a chart in an artifact, merged with other fields.
+fn with_artifact(over: &Value) -> Value {
+    let mut spec = json!({
+        "chartSource": { "oci": { "url": "oci://r.example.com/team/web", "path": "web" } },
+        "targets": [{ "clusterSelector": {} }],
+    });
+    json_patch::merge(&mut spec, over);
+    spec
+}
+
+fn artifact(table: &mut Table) {
+    for (oci, field, reason, words) in [
+        (
+            json!({ "url": "" }),
+            "url",
+            "InvalidURL",
+            &["Required value", "oci://registry.example.com/team/web"][..],
+        ),
+        (
+            json!({ "url": "https://r.example.com/web" }),
+            "url",
+            "InvalidURL",
+            &["write oci://"],
+        ),
+        (
+            json!({ "url": "oci://r.example.com/web:1.0.0" }),
+            "url",
+            "InvalidURL",
+            &["oci://r.example.com/web:1.0.0", "write it in ref.tag"],
+        ),
+        (
+            json!({ "url": "oci://u:geheim@r.example.com/web" }),
+            "url",
+            "InvalidURL",
+            &["oci://r.example.com/web", "name it in secretRef"],
+        ),
+        (
+            json!({ "ref": { "tag": "a b" } }),
+            "ref.tag",
+            "InvalidVersion",
+            &["\"a b\"", "is not a tag"],
+        ),
+        (
+            json!({ "ref": { "semver": "latest" } }),
+            "ref.semver",
+            "InvalidVersion",
+            &["\"latest\""],
+        ),
+        (
+            json!({ "ref": { "digest": "sha256:12" } }),
+            "ref.digest",
+            "InvalidVersion",
+            &["needs 64 hexadecimal digits"],
+        ),
+        (
+            json!({ "path": "../web" }),
+            "path",
+            "InvalidChartName",
+            &["../web", "contains .."],
+        ),
+        (
+            json!({ "reconcileStrategy": "Always" }),
+            "reconcileStrategy",
+            "InvalidVersion",
+            &["expected Revision or ChartVersion"],
+        ),
+        (
+            json!({ "secretRef": {} }),
+            "secretRef.name",
+            "InvalidName",
+            &["Required value"],
+        ),
+    ] {
+        let path = format!("spec.chartSource.oci.{field}");
+        let over = json!({ "chartSource": { "oci": oci } });
+        table.spec(&with_artifact(&over), &path, reason, words);
+    }
+    for (over, path, reason, word) in [
+        (
+            json!({ "chartSource": { "bucket": { "bucketName": "charts", "endpoint": "minio:9000" } } }),
+            "spec.chartSource.oci",
+            "RepoForbidden",
+            "remove one of both",
+        ),
+        (
+            json!({ "helm": { "version": "1.x" } }),
+            "spec.helm.version",
+            "VersionForbidden",
+            "spec.chartSource.oci.ref",
+        ),
+        (
+            json!({ "helmSecretName": "access" }),
+            "spec.helmSecretName",
+            "VersionForbidden",
+            "spec.chartSource.oci.secretRef",
+        ),
+    ] {
+        table.spec(&with_artifact(&over), path, reason, &[word]);
     }
 }
 

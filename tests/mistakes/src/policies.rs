@@ -129,6 +129,9 @@ fn git(table: &mut Table) {
     let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["a"], "defaultHelmSecretName": "a" } });
     let direct = json!({ "helmOp": { "allowedDelivery": ["Direct"] } });
     let git = |git: Value| json!({ "helm": null, "chartSource": { "git": git } });
+    let registries =
+        json!({ "helmOp": { "allowedHelmRepoPatterns": ["oci://h/.*", r"artifact\+oci://h/deploy/.*"] } });
+    let artifact = |oci: Value| json!({ "helm": null, "chartSource": { "oci": oci } });
     let bucket = |bucket: Value| json!({ "helm": null, "chartSource": { "bucket": bucket } });
     for (fields, over, expected) in [
         (&repos, git(json!({ "url": "https://h/team/n.git" })), None),
@@ -186,6 +189,33 @@ fn git(table: &mut Table) {
             bucket(json!({ "endpoint": "h", "bucketName": "team", "secretRef": { "name": "b" } })),
             Some((
                 "spec.chartSource.bucket.secretRef.name",
+                "disallowed helmSecretName b",
+            )),
+        ),
+        // A pattern for charts in registries allows no artifact.
+        (
+            &registries,
+            artifact(json!({ "url": "oci://h/team/web" })),
+            Some((
+                "spec.chartSource.oci.url",
+                "disallowed helm repo artifact+oci://h/team/web",
+            )),
+        ),
+        (
+            &registries,
+            artifact(json!({ "url": "oci://h/deploy/web" })),
+            None,
+        ),
+        (
+            &charts,
+            artifact(json!({ "url": "oci://h/team/web" })),
+            Some(("spec.chartSource.oci.path", "disallowed helm chart .")),
+        ),
+        (
+            &secrets,
+            artifact(json!({ "url": "oci://h/team/web", "secretRef": { "name": "b" } })),
+            Some((
+                "spec.chartSource.oci.secretRef.name",
                 "disallowed helmSecretName b",
             )),
         ),

@@ -176,8 +176,8 @@ fn folder(
             base.clone_into(&mut helm.chart);
         }
         let text = format!(
-            "a HelmOp deploys no folder of an artifact: if {path:?} is a chart, publish it (helm package, helm push), and set --repo, --version, and \
-             --chart if its name is not {base:?}; leave manifests and kustomizations to Argo CD"
+            "a folder of an artifact is not converted: write a HelmOp with {path:?} in spec.chartSource.oci, and manifests: {{}} unless it is a \
+             chart; or publish the chart (helm package, helm push), and set --repo, --version, and --chart if its name is not {base:?}"
         );
         draft.notes.push(source.refusal("path", Gap::Unpublished, text));
     } else if url.is_empty() {

@@ -166,7 +166,7 @@ fn what_is_no_chart_is_refused() {
         (
             "  source: {repoURL: 'oci://h/apps', targetRevision: 1.2.3, path: apps/web}\n".to_owned(),
             Gap::Unpublished,
-            "spec.source.path: a HelmOp deploys no folder of an artifact: if \"apps/web\" is a chart, publish it",
+            "spec.source.path: a folder of an artifact is not converted: write a HelmOp with \"apps/web\" in spec.chartSource.oci",
         ),
         (
             format!("  source: {{{git}, path: a, kustomize: {{}}}}\n"),

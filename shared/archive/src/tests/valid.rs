@@ -51,7 +51,7 @@ fn whatever_charts_contain_is_accepted() {
 
 #[test]
 fn all_files_are_unpacked_as_they_are() {
-    let files = crate::files(&*chart().tgz(), crate::Limits::HELM).unwrap();
+    let files = crate::files(&*chart().tgz(), crate::Limits::HELM, crate::Layout::Chart).unwrap();
     let paths: Vec<_> = files.iter().map(|(path, _)| &**path).collect();
     assert_eq!(paths.len(), 11, "subcharts stay archives: {paths:?}");
     assert!(
@@ -64,11 +64,44 @@ fn all_files_are_unpacked_as_they_are() {
         total: 1_000,
         ..crate::Limits::HELM
     };
-    let error = crate::files(&*chart().tgz(), small).unwrap_err();
+    let error = crate::files(&*chart().tgz(), small, crate::Layout::Chart).unwrap_err();
     assert!(
         matches!(error, crate::ArchiveError::TooLarge { limit: 1_000 }),
         "{error}"
     );
+}
+
+/// As Flux, tar and ORAS write what is no chart.
+#[test]
+fn files_may_be_at_the_top() {
+    let files = |tar: Tar| crate::files(&*tar.tgz(), crate::Limits::HELM, crate::Layout::Top);
+    let tar = Tar::default()
+        .entry(EntryType::Directory, ".", b"")
+        .entry(EntryType::Directory, "./", b"")
+        .file("./web.yaml", "a")
+        .entry(EntryType::Directory, "base/", b"")
+        .file("base/db.yaml", "b");
+    let found = files(tar).unwrap();
+    let expected = [("web.yaml", "a"), ("base/db.yaml", "b")];
+    let expected = expected.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    assert_eq!(found, expected);
+    for (refused, word) in [
+        (Tar::default().file("../web.yaml", ""), "leads out"),
+        (Tar::default().file("/web.yaml", ""), "absolute"),
+        (Tar::default().file("././web.yaml", ""), "empty part"),
+        (Tar::default().file(".", ""), "empty part"),
+        (
+            Tar::default().file("web.yaml", "").file("./web.yaml", ""),
+            "twice",
+        ),
+        (
+            Tar::default().link(EntryType::Symlink, "web.yaml", "/etc"),
+            "a symbolic link",
+        ),
+    ] {
+        let error = files(refused).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
 }
 
 /// Some programs write them so.

@@ -64,16 +64,8 @@ pub fn warnings(spec: &HelmOpSpec, source: &GitSource) -> impl Iterator<Item = S
     let is_commit = counts == Some("commit");
     let is_plain = matches!(Location::parse(&source.url), Ok(Location::Http(url)) if url.scheme() == "http");
     let warnings = [
-        (!ignored.is_empty()).then(|| {
-            format!(
-                "spec.chartSource.git.ref: {} has no effect, because {} is set; remove one of them",
-                ignored.join(" and "),
-                counts.unwrap_or_default()
-            )
-        }),
-        (is_polled && is_commit).then(|| {
-            "spec.pollingInterval: has no effect, because spec.chartSource.git.ref.commit names one commit; remove it".to_owned()
-        }),
+        packed::ignored_references("git", counts, &ignored),
+        (is_polled && is_commit).then(|| packed::useless_polls("git", "commit", "commit")),
         (!is_polled && !is_commit).then(|| packed::unpolled("commits")),
         (is_plain && !source.secret_name().is_empty()).then(|| {
             format!(

@@ -12,7 +12,8 @@ use std::{
 };
 
 use helmops_api::{
-    BucketSource, BundleDeploymentOptions, GitSource, HelmOp, HelmOpSpec, HelmOptions,
+    ArtifactSource, BucketSource, BundleDeploymentOptions, GitSource, HelmOp, HelmOpSpec, HelmOptions,
+    PackedChartSource,
     diff::DiffOptions,
     helm::{KeySelector, ValuesFrom},
     limits,
@@ -117,12 +118,8 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     ] {
         length(errors, &root.field(field), text, limit);
     }
-    if let Some(git) = spec.git() {
-        check_git(errors, &root.field("chartSource.git"), git);
-    }
-    let source = spec.chart_source.as_ref();
-    if let Some(bucket) = source.and_then(|source| source.bucket.as_deref()) {
-        check_bucket(errors, &root.field("chartSource.bucket"), bucket);
+    for source in spec.packed_sources() {
+        check_packed(errors, &root.field("chartSource").field(source.field()), source);
     }
     entries(
         errors,
@@ -179,6 +176,14 @@ fn check_fields(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec) {
     }
 }
 
+fn check_packed(errors: &mut FieldErrors, path: &Path<'_>, source: PackedChartSource<'_>) {
+    match source {
+        PackedChartSource::Git(source) => check_git(errors, path, source),
+        PackedChartSource::Bucket(source) => check_bucket(errors, path, source),
+        PackedChartSource::Artifact(source) => check_artifact(errors, path, source),
+    }
+}
+
 fn check_git(errors: &mut FieldErrors, path: &Path<'_>, git: &GitSource) {
     for (field, text, limit) in [
         ("url", git.url.as_str(), limits::URL),
@@ -211,6 +216,27 @@ fn check_bucket(errors: &mut FieldErrors, path: &Path<'_>, bucket: &BucketSource
         ("reconcileStrategy", &bucket.reconcile_strategy, limits::NAME),
     ] {
         length(errors, &path.field(field), text, limit);
+    }
+}
+
+fn check_artifact(errors: &mut FieldErrors, path: &Path<'_>, source: &ArtifactSource) {
+    for (field, text, limit) in [
+        ("url", source.url.as_str(), limits::URL),
+        ("path", &source.path, limits::PATH),
+        ("reconcileStrategy", &source.reconcile_strategy, limits::NAME),
+        ("secretRef.name", source.secret_name(), limits::NAME),
+    ] {
+        length(errors, &path.field(field), text, limit);
+    }
+    let Some(reference) = &source.reference else {
+        return;
+    };
+    for (field, text, limit) in [
+        ("tag", &reference.tag, limits::NAME),
+        ("semver", &reference.semver, limits::VERSION),
+        ("digest", &reference.digest, limits::NAME),
+    ] {
+        length(errors, &path.field("ref").field(field), text, limit);
     }
 }
 

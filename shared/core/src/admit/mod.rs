@@ -4,6 +4,7 @@
 //! which the controller renders for each cluster. A HelmOp that could work is never rejected; questionable settings get a
 //! warning.
 
+mod artifact;
 mod bucket;
 mod ca_bundle;
 mod chart;
@@ -168,7 +169,7 @@ fn check_charts<'a>(errors: &mut FieldErrors, root: &Path<'_>, helmop: &'a HelmO
         errors.required(
             &path,
             Reason::HelmRequired,
-            "helm options are empty; set the chart to deploy: repo, chart and version (a chart in Git or a bucket, spec.chartSource, needs the CRD of HelmOps \
+            "helm options are empty; set the chart to deploy: repo, chart and version (a chart in Git, a bucket or an artifact, spec.chartSource, needs the CRD of HelmOps \
              of this release: another one drops the field)",
         );
         return None;

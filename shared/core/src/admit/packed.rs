@@ -11,7 +11,7 @@ use helmops_model::{
     validation::{FieldErrors, Path, names},
 };
 
-use super::{Charts, bucket, git, options};
+use super::{Charts, artifact, bucket, git, options};
 use crate::poll;
 
 /// How the messages about one kind of source name it.
@@ -40,6 +40,13 @@ const BUCKET: Terms = Terms {
     version: ", and name another object or folder in spec.chartSource.bucket.path",
 };
 
+const ARTIFACT: Terms = Terms {
+    field: "spec.chartSource.oci",
+    select: ", and select tags with spec.chartSource.oci.ref.semver",
+    age: ", and let ref name a tag that is moved when a change is old enough",
+    version: ", and choose a tag or a digest in spec.chartSource.oci.ref",
+};
+
 /// The chart of the source, which is that of all targets; `None` if it is invalid.
 pub(super) fn check<'a>(
     errors: &mut FieldErrors,
@@ -60,15 +67,22 @@ pub(super) fn check<'a>(
             let path = path.field("bucket");
             (&BUCKET, bucket::check(errors, &path, source, has_manifests))
         }
+        PackedChartSource::Artifact(source) => {
+            let path = path.field("oci");
+            (&ARTIFACT, artifact::check(errors, &path, source, has_manifests))
+        }
     };
-    let other = spec.chart_source.as_ref().filter(|source| source.git.is_some());
-    if let Some(other) = other.and_then(|source| source.bucket.as_ref()) {
-        let detail = "the chart is that of spec.chartSource.git; remove one of both";
+    for other in spec.packed_sources().skip(1) {
+        let text = match other {
+            PackedChartSource::Git(source) => &source.url,
+            PackedChartSource::Bucket(source) => &source.bucket_name,
+            PackedChartSource::Artifact(source) => &source.url,
+        };
         errors.forbidden(
-            &path.field("bucket"),
+            &path.field(other.field()),
             Reason::RepoForbidden,
-            &other.bucket_name,
-            detail,
+            &url::redacted(text),
+            format!("the chart is that of {}; remove one of both", terms.field),
         );
     }
     if has_manifests {
@@ -89,8 +103,8 @@ pub(super) fn check<'a>(
 
 /// Reports that there are no files for `spec.chartSource.manifests`.
 pub(super) fn require_files(errors: &mut FieldErrors, root: &Path<'_>) {
-    let detail = "spec.chartSource.manifests says that files are manifests, and names none; name the repository in spec.chartSource.git, or the \
-                  bucket in spec.chartSource.bucket, or remove manifests";
+    let detail = "spec.chartSource.manifests says that files are manifests, and names none; name the repository in spec.chartSource.git, the \
+                  bucket in spec.chartSource.bucket or the artifact in spec.chartSource.oci, or remove manifests";
     let path = root.field("chartSource");
     errors.required(&path.field("git"), Reason::HelmRequired, detail);
 }
@@ -156,6 +170,22 @@ pub fn is_polled(spec: &HelmOpSpec) -> bool {
 pub fn unpolled(changes: &str) -> String {
     format!(
         "spec.pollingInterval: not set, so later {changes} are not deployed; set it, such as 5m, or request polls"
+    )
+}
+
+/// The warning about references that do not count, because another one does.
+pub fn ignored_references(source: &str, counts: Option<&str>, ignored: &[&str]) -> Option<String> {
+    let counts = counts.filter(|_| !ignored.is_empty())?;
+    let ignored = ignored.join(" and ");
+    Some(format!(
+        "spec.chartSource.{source}.ref: {ignored} has no effect, because {counts} is set; remove one of them"
+    ))
+}
+
+/// The warning about a HelmOp that is polled, although a field names the only `thing` that it ever deploys.
+pub fn useless_polls(source: &str, field: &str, thing: &str) -> String {
+    format!(
+        "spec.pollingInterval: has no effect, because spec.chartSource.{source}.ref.{field} names one {thing}; remove it"
     )
 }
 

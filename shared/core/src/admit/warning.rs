@@ -14,7 +14,7 @@ use helmops_model::chart::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{MAX_HELM_RUN, bucket, git, lifecycle, nulls};
+use super::{MAX_HELM_RUN, artifact, bucket, git, lifecycle, nulls};
 use crate::poll;
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
@@ -51,6 +51,9 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
         }
         Some(PackedChartSource::Bucket(source)) => {
             bucket::warnings(spec, source).for_each(|warning| warnings.add(warning));
+        }
+        Some(PackedChartSource::Artifact(source)) => {
+            artifact::warnings(spec, source).for_each(|warning| warnings.add(warning));
         }
         None => {}
     }

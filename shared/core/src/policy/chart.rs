@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use helmops_bucket::BUCKET_PREFIX;
 use helmops_model::chart::{
+    artifact::ARTIFACT_PREFIX,
     location::{self, without_credentials},
     registry::{
         endpoint::{DOCKER_HUB, Endpoint, Transport},
@@ -107,10 +108,13 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
 }
 
 /// The source as records have it: its URL is compared as that of a Helm repository, but with the prefix before it, so that a pattern for Helm
-/// repositories allows no Git repository and no bucket.
+/// repositories or registries allows no Git repository, no bucket and no artifact.
 fn packed(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
     let prefix = source::packed_prefix(repo).unwrap_or_default();
     let url = repo.strip_prefix(prefix).unwrap_or(repo);
+    if prefix == ARTIFACT_PREFIX {
+        return Ok(vec![format!("{prefix}{}", reference(url)?).into()]);
+    }
     if let Some((_, path)) = url
         .strip_prefix("ssh://")
         .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
@@ -328,6 +332,12 @@ mod tests {
                 "web-1.0.0.tgz",
                 &["bucket+https://h:9000/charts/team"],
                 &["web-1.0.0.tgz"],
+            ),
+            (
+                "artifact+oci://H:5000/team/web",
+                "charts/web",
+                &["artifact+oci://h:5000/team/web"],
+                &["charts/web"],
             ),
             ("https://h/stable", "web", &["https://h/stable"][..], &["web"][..]),
             (

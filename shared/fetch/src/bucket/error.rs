@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use helm_archive::ArchiveError;
 use helmops_bucket::{CredentialsError, RefusalCause};
-use helmops_chart::{ListedChartError, ListedFilesError};
+use helmops_chart::ListedChartError;
 use helmops_model::reason::Reason;
 use helmops_runtime::error_class::{Class, Classified, ClassifiedError, Scope, classified};
 use thiserror::Error;
 
-use crate::http::FetchError;
+use crate::{chart_errors, http::FetchError};
 
 /// Why a chart cannot be read from a bucket. Clones are shared by all that wait for the same request.
 #[derive(Clone, Debug, Error)]
@@ -169,16 +169,7 @@ impl ClassifiedError for BucketError {
             Self::Archive { .. } | Self::ChartTooLarge { .. } => {
                 classified(Reason::InvalidChart, Class::Absent)
             }
-            Self::Chart { source, .. } => match **source {
-                ListedChartError::Tree(ListedFilesError::Memory) => busy(),
-                ListedChartError::Tree(ListedFilesError::Missing) => {
-                    classified(Reason::RepositoryError, Class::TRANSIENT)
-                }
-                ListedChartError::NoChart { .. } | ListedChartError::NoManifests { .. } => {
-                    classified(Reason::ChartNotFound, Class::Absent)
-                }
-                _ => classified(Reason::InvalidChart, Class::Absent),
-            },
+            Self::Chart { source, .. } => chart_errors::of_listed(source),
             Self::Memory => busy(),
         }
     }
@@ -238,7 +229,7 @@ pub fn in_terms_of_buckets(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helmops_chart::ChartPath;
+    use helmops_chart::{ChartPath, ListedFilesError};
 
     use super::*;
 

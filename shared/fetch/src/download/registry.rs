@@ -1,4 +1,4 @@
-//! Charts in a registry.
+//! Charts and other files in a registry.
 
 use std::{io::Write, time::Instant};
 
@@ -119,6 +119,18 @@ impl Pull<'_> {
         let digest = digest.map_err(DownloadError::Registry)?;
         let find = |manifest: &[u8]| manifest::content_layer(manifest, id);
         self.layer(&chart, (&digest, reference), find, &[], output).await
+    }
+
+    /// Pulls the archive of files that the manifest with a digest names. `url` is that of the manifest.
+    pub async fn files<W: Write + Send + 'static>(
+        &self,
+        chart: &RegistryChart<'_>,
+        digest: &str,
+        url: &str,
+        output: W,
+    ) -> Result<Downloaded<W>, DownloadError> {
+        self.layer(chart, (digest, url), manifest::files_layer, &[], output)
+            .await
     }
 
     /// Pulls the archive that the manifest with a digest names.

@@ -9,7 +9,10 @@ use reqwest::StatusCode;
 use thiserror::Error;
 
 use super::ssh::HostKeyError;
-use crate::http::{FetchError, FetchErrorKind};
+use crate::{
+    chart_errors,
+    http::{FetchError, FetchErrorKind},
+};
 
 /// Why a chart cannot be read from a Git repository. Clones are shared by all that wait for the same request.
 #[derive(Clone, Debug, Error)]
@@ -173,13 +176,7 @@ impl ClassifiedError for GitError {
             },
             Self::Pack { source, .. } => of_pack(source),
             Self::Select { .. } => classified(Reason::NoMatchingVersion, Class::Absent),
-            Self::Chart { source, .. } => match &**source {
-                ChartError::Tree(error) => of_pack(error),
-                ChartError::NoChart { .. } | ChartError::NoManifests { .. } => {
-                    classified(Reason::ChartNotFound, Class::Absent)
-                }
-                _ => classified(Reason::InvalidChart, Class::Absent),
-            },
+            Self::Chart { source, .. } => chart_errors::of_chart(source, of_pack),
             Self::Location => classified(Reason::InvalidURL, Class::Absent),
             Self::Ssh { problem, .. } => match problem {
                 SshProblem::HostKey(_) => classified(Reason::CertificateError, Class::Absent),

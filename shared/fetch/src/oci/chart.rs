@@ -30,7 +30,7 @@ use super::{
     error::RegistryError,
     session::{RegistryRequest, Session},
     tag_pages::{PartialTagList, TagPageError},
-    tokens::Tokens,
+    tokens::{RegistryKey, Tokens},
 };
 use crate::{
     access::Access,
@@ -144,6 +144,11 @@ impl RegistryChart<'_> {
         manifest::chart_version(&config).map_err(failed)
     }
 
+    /// The key for what is cached of the registry.
+    pub const fn key(&self) -> &RegistryKey {
+        self.session.key()
+    }
+
     /// The digest in the reference.
     pub fn pinned_digest(&self) -> Option<&str> {
         self.reference.digest.map(Digest::as_str)
@@ -154,7 +159,8 @@ impl RegistryChart<'_> {
         self.reference.tag
     }
 
-    pub(super) fn requester(&self, since: Instant) -> Requester<'_> {
+    /// Who requests something of the registry.
+    pub fn requester(&self, since: Instant) -> Requester<'_> {
         Requester {
             namespace: &self.access.namespace,
             since,

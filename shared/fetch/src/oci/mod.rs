@@ -20,8 +20,8 @@ use helmops_model::chart::{
 };
 use helmops_runtime::compute::Compute;
 
-use self::tokens::{RegistryKey, Tokens};
-pub use self::{chart::RegistryChart, error::RegistryError};
+use self::tokens::Tokens;
+pub use self::{chart::RegistryChart, error::RegistryError, tokens::RegistryKey};
 use super::{
     access::Access,
     cache::{Cache, CacheSettings, Sizes},
@@ -110,10 +110,16 @@ impl Registries {
         since: Instant,
     ) -> Result<String, RegistryError> {
         let tag = tags::of_version(tag);
-        let digest = self.digest(chart, &tag, since).await;
-        digest
-            .map(|digest| String::clone(&digest))
-            .map_err(|error| chart.own_error(error))
+        match self.digest(chart, &tag, since).await {
+            Ok(digest) => Ok(String::clone(&digest)),
+            // A response to HEAD has no body, which says whether the tag is missing, or the repository.
+            Err(error) if error.is_unknown_manifest() => {
+                let permit = chart.acquire_permit().await;
+                let again = chart.manifest(&permit, &tag).await;
+                Err(chart.own_error(again.err().unwrap_or(error)))
+            }
+            Err(error) => Err(chart.own_error(error)),
+        }
     }
 
     /// As [`Self::version`], with what the same list of tags says about the deployed version; `None` if the tags are not needed.

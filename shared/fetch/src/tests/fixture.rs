@@ -11,7 +11,7 @@ use helm_index::{ChartFilter, Outlook, VersionRequest};
 use helmops_bucket::BucketChart;
 use helmops_git::GitChart;
 use helmops_model::{
-    chart::{resolved::ChartVersion, source::ChartSource},
+    chart::{artifact::ArtifactChart, resolved::ChartVersion, source::ChartSource},
     reason::Reason,
 };
 use helmops_runtime::{
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     ChartExplanation, Listing, ResolveError,
     access::{self, Access},
+    artifact::{ArtifactError, Artifacts},
     bounds::MemoryBounds,
     bucket::{BucketError, BucketPoll, BucketQuery, Buckets},
     cache::CacheSettings,
@@ -65,6 +66,7 @@ pub struct TestResolver {
     registries: Registries,
     git: GitRepositories,
     buckets: Buckets,
+    artifacts: Artifacts,
     metrics: Registry,
     charts: ChartFilter,
 }
@@ -142,6 +144,7 @@ impl TestResolver {
                 compute.clone(),
                 fetches.clone(),
             ),
+            artifacts: Artifacts::new(settings.clone(), budget.clone(), compute.clone(), fetches.clone()),
             registries: Registries::new(&settings, budget, compute, fetches),
             metrics,
             charts: ChartFilter::new(),
@@ -293,13 +296,8 @@ impl TestResolver {
         chart: ChartDownload<'_>,
         output: W,
     ) -> Result<Downloaded<W>, DownloadError> {
-        let sources = Sources {
-            http: &self.http,
-            repositories: &self.repositories,
-            registries: &self.registries,
-        };
         let interest = |_: &str, _: Option<&str>| ChartFilter::new();
-        within_deadline(download(sources, access, &interest, chart, output)).await
+        within_deadline(download(self.sources(), access, &interest, chart, output)).await
     }
 
     /// Downloads the files of a Bundle from a registry.
@@ -309,13 +307,8 @@ impl TestResolver {
         reference: &str,
         id: &str,
     ) -> Result<Downloaded<Vec<u8>>, DownloadError> {
-        let sources = Sources {
-            http: &self.http,
-            repositories: &self.repositories,
-            registries: &self.registries,
-        };
         let pull = Pull {
-            sources,
+            sources: self.sources(),
             access,
             limit: ARCHIVE_LIMIT,
             since: Instant::now(),
@@ -368,6 +361,41 @@ impl TestResolver {
     ) -> Result<helmops_chart::PackedListedChart, BucketError> {
         let access = Arc::new(access.clone());
         within_deadline(self.buckets.archive(&self.http, &access, chart, version, 1 << 20)).await
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources {
+            http: &self.http,
+            repositories: &self.repositories,
+            registries: &self.registries,
+        }
+    }
+
+    /// The version of a chart in an artifact, and its archive.
+    pub async fn artifact_version(
+        &self,
+        access: &Access,
+        chart: &ArtifactChart,
+        deployed: DeployedChart<'_>,
+    ) -> Result<ChartVersion, ArtifactError> {
+        let version = self
+            .artifacts
+            .version(self.sources(), access, chart, deployed, Instant::now());
+        within_deadline(version).await
+    }
+
+    pub async fn artifact_archive(
+        &self,
+        access: &Access,
+        chart: &ArtifactChart,
+        version: &ChartVersion,
+    ) -> Result<helmops_chart::PackedListedChart, ArtifactError> {
+        let sources = self.sources();
+        within_deadline(
+            self.artifacts
+                .archive(sources, access, chart, version, ARCHIVE_LIMIT),
+        )
+        .await
     }
 
     /// The version of a chart in a Git repository, and its archive.

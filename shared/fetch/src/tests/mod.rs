@@ -6,6 +6,7 @@ mod responses;
 mod server;
 
 mod addresses;
+mod artifact;
 mod bodies;
 mod bounds;
 mod bucket;

@@ -1,5 +1,6 @@
 //! Charts: where they come from, their versions, and which version a request selects.
 
+pub mod artifact;
 pub mod delivery;
 pub mod digest;
 pub mod location;

@@ -6,7 +6,9 @@ use helm_index::{VersionRequest, is_strict_version, tags};
 use helmops_bucket::{BucketChart, ChartObject};
 use helmops_git::{GitChart, chart::Strategy};
 
-use super::{delivery::content_folder, registry::reference::Reference, source::ChartSource};
+use super::{
+    artifact::ArtifactChart, delivery::content_folder, registry::reference::Reference, source::ChartSource,
+};
 
 /// The target's own `repo`, `chart` or `version`, or the one of `spec.helm` if the target's is empty.
 pub const fn or_inherited<'a>(own: &'a str, main: &'a str) -> &'a str {
@@ -31,6 +33,8 @@ pub enum PackedSource {
     Git(GitChart),
     /// In a bucket.
     Bucket(BucketChart),
+    /// In an artifact of a registry.
+    Artifact(ArtifactChart),
 }
 
 impl PackedSource {
@@ -39,6 +43,7 @@ impl PackedSource {
         match self {
             Self::Git(_) => "git",
             Self::Bucket(_) => "bucket",
+            Self::Artifact(_) => "oci",
         }
     }
 
@@ -47,6 +52,7 @@ impl PackedSource {
         match self {
             Self::Git(chart) => chart.path.as_str(),
             Self::Bucket(chart) => chart.path(),
+            Self::Artifact(chart) => chart.path.as_str(),
         }
     }
 
@@ -55,6 +61,7 @@ impl PackedSource {
         match self {
             Self::Git(chart) => chart.requested(),
             Self::Bucket(chart) => chart.requested(),
+            Self::Artifact(chart) => chart.requested(),
         }
     }
 
@@ -65,7 +72,13 @@ impl PackedSource {
             Self::Bucket(chart) => {
                 matches!(chart.object, ChartObject::Folder { strategy, .. } if strategy == Strategy::Manifests)
             }
+            Self::Artifact(chart) => chart.strategy == Strategy::Manifests,
         }
+    }
+
+    /// Whether it is in a registry that is requested without TLS.
+    pub const fn is_insecure_registry(&self) -> bool {
+        matches!(self, Self::Artifact(chart) if chart.insecure)
     }
 
     /// Whether another content can be found later.
@@ -73,6 +86,7 @@ impl PackedSource {
         match self {
             Self::Git(chart) => chart.is_moving(),
             Self::Bucket(_) => true,
+            Self::Artifact(chart) => chart.is_moving(),
         }
     }
 }

@@ -13,6 +13,9 @@ pub fn followed_by(helmop: &HelmOp) -> Vec<Followed> {
     // Nothing else chooses the chart then.
     match helmop.spec.packed() {
         Some(PackedChartSource::Git(git)) => return Followed::of_git(&git.url).into_iter().collect(),
+        Some(PackedChartSource::Artifact(source)) => {
+            return Followed::of(&source.url, "").into_iter().collect();
+        }
         // No server announces objects in one of the forms that are read.
         Some(PackedChartSource::Bucket(_)) => return Vec::new(),
         None => {}
@@ -131,6 +134,15 @@ mod tests {
             "targets": [{ "clusterName": "a", "helm": { "values": { "a": 1 } } }],
         }));
         let expected = Followed::of_git("https://git.example.com/team/charts").unwrap();
+        assert_eq!(followed_by(&helmop), [expected]);
+    }
+
+    #[test]
+    fn a_helmop_with_an_artifact_follows_its_repository_alone() {
+        let helmop = helmop(
+            &json!({ "chartSource": { "oci": { "url": "oci://r.example.com/team/web", "path": "charts/web" } } }),
+        );
+        let expected = Followed::of("oci://r.example.com/team/web", "").unwrap();
         assert_eq!(followed_by(&helmop), [expected]);
     }
 

@@ -1,7 +1,6 @@
 //! Bundles with files, such as those of GitRepos.
 
 mod recorded;
-mod registry;
 
 use futures::stream::{self, StreamExt};
 use helmops_bed::oci_registry::OciRegistry;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 
 use self::recorded::{Recorded, recorded};
 use crate::harness::agent::Fixture;
+use crate::harness::artifact::push_bundle;
 use crate::harness::until;
 
 /// Comparisons at a time.
@@ -151,9 +151,7 @@ async fn files_in_a_registry_are_deployed_if_they_have_the_id() {
     let missing = format!("Secret {}/{id} with the registry", fixture.upstream.name());
     fixture.until_error("files", "Deployed", &[&missing]).await;
 
-    registry::push(&registry, id, &json("kind: Other\n"))
-        .await
-        .unwrap();
+    push_bundle(&registry, id, &json("kind: Other\n")).await.unwrap();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "fleet.cattle.io/bundle-oci-storage/v1alpha1", "metadata": { "name": id },
         "stringData": { "reference": format!("{}/fleet", registry.host), "basicHTTP": "true" },
@@ -163,7 +161,7 @@ async fn files_in_a_registry_are_deployed_if_they_have_the_id() {
     fixture.until_error("files", "Deployed", &["SHA-256 sum"]).await;
     assert!(fixture.helm_runs().is_empty());
 
-    registry::push(&registry, id, &json(CONFIG)).await.unwrap();
+    push_bundle(&registry, id, &json(CONFIG)).await.unwrap();
     fixture.until_ready("files").await;
     until(&fixture.apps, "configmap/plain", |_| Ok(())).await;
 }

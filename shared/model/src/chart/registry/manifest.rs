@@ -16,6 +16,10 @@ pub const ARCHIVES: [&str; 2] = [
     "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
     "application/tar+gzip",
 ];
+/// The media type of the archive of files that Flux pushes.
+const OF_FLUX: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
+/// How the media types of archives of files end.
+const ARCHIVES_OF_FILES: [&str; 2] = [".tar+gzip", ".tar.gzip"];
 /// Maximum length of a quoted text in bytes.
 const MAX_QUOTED: usize = 200;
 
@@ -66,6 +70,19 @@ pub enum ManifestError {
         /// The ID of the files.
         id: String,
         /// The number of layers.
+        number: usize,
+    },
+    /// It is a Helm chart, and no artifact with files.
+    #[error(
+        "it is a chart that was published with `helm push`; name it in spec.helm.repo, and remove spec.chartSource"
+    )]
+    HelmChart,
+    /// It has no archive of files, or several.
+    #[error(
+        "the manifest has {number} layers with an archive of files (tar+gzip), but an artifact has one; push the files with `flux push artifact`"
+    )]
+    Files {
+        /// The number of such layers.
         number: usize,
     },
     /// The digest of the archive is malformed.
@@ -153,6 +170,28 @@ pub fn content_layer(manifest: &[u8], id: &str) -> Result<ChartLayer, ManifestEr
             id: cut(id.to_owned(), MAX_QUOTED),
             number,
         }),
+    }
+}
+
+/// The layer with the files of an artifact: that of Flux, or the only archive.
+///
+/// # Errors
+/// If the manifest is of something else, such as a chart.
+pub fn files_layer(manifest: &[u8]) -> Result<ChartLayer, ManifestError> {
+    let Manifest { config, layers, .. } = decoded(manifest)?;
+    if config.is_some_and(|config| config.media_type == CONFIG) {
+        return Err(ManifestError::HelmChart);
+    }
+    let is_archive = |media_type: &str| ARCHIVES_OF_FILES.iter().any(|end| media_type.ends_with(end));
+    let (of_flux, others): (Vec<_>, Vec<_>) = layers
+        .into_iter()
+        .filter(|layer| is_archive(&layer.media_type))
+        .partition(|layer| layer.media_type == OF_FLUX);
+    let mut candidates = if of_flux.is_empty() { others } else { of_flux };
+    let number = candidates.len();
+    match (candidates.pop(), number) {
+        (Some(layer), 1) => of_sha256(layer),
+        _ => Err(ManifestError::Files { number }),
     }
 }
 
@@ -264,6 +303,36 @@ mod tests {
             let id = "s-1".to_owned();
             assert_eq!(read(&layers), Err(ManifestError::Content { id, number }));
         }
+    }
+
+    #[test]
+    fn the_files_of_an_artifact_are_its_only_archive_or_that_of_flux() {
+        let (image, docker) = (
+            layer("application/vnd.oci.image.layer.v1.tar+gzip", DIGEST),
+            layer("application/vnd.docker.image.rootfs.diff.tar.gzip", DIGEST),
+        );
+        let (flux, text) = (layer(OF_FLUX, DIGEST), layer("text/plain", DIGEST));
+        let read = |config: &str, layers: &[Value]| {
+            files_layer(manifest(config, layers).to_string().as_bytes()).map(|layer| layer.size)
+        };
+        let config = "application/vnd.cncf.flux.config.v1+json";
+        for layers in [
+            vec![flux.clone()],
+            vec![text.clone(), flux.clone(), image.clone()],
+            vec![image.clone(), text.clone()],
+            vec![docker.clone()],
+        ] {
+            assert_eq!(read(config, &layers), Ok(7), "{layers:?}");
+        }
+        for (layers, number) in [
+            (vec![], 0),
+            (vec![text], 0),
+            (vec![image, docker], 2),
+            (vec![flux.clone(), flux.clone()], 2),
+        ] {
+            assert_eq!(read(config, &layers), Err(ManifestError::Files { number }));
+        }
+        assert_eq!(read(CONFIG, &[flux]), Err(ManifestError::HelmChart));
     }
 
     #[test]
