@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use helmops_api::{Bundle, Decoded, HelmOp, HelmOptions, Policy};
+use helmops_api::{Bundle, Decoded, HelmOp, HelmOptions, PackedChartSource, Policy};
 use helmops_core::{admit::ValidHelmOp, bundle::check_owner, policy::Policies};
 use helmops_fetch::CaCertificate;
 use helmops_model::validation::FieldErrors;
@@ -93,7 +93,9 @@ impl SubjectArgs {
         };
         let packed = helmop.spec.packed();
         let needs_cluster = !helmop.spec.helm_secret_name.is_empty()
-            || packed.is_some_and(|source| !source.secret_name().is_empty());
+            || packed.is_some_and(|source| {
+                matches!(source, PackedChartSource::ConfigMaps(_)) || !source.secret_name().is_empty()
+            });
         if origin == Origin::Flags && !needs_cluster {
             return Subject::alone(helmop, origin);
         }

@@ -78,6 +78,10 @@ impl HelmOpSummary {
                         .unwrap_or(name),
                 )
             }
+            Some(PackedChartSource::ConfigMaps(all)) => {
+                let names: Vec<_> = all.iter().map(|one| &*one.name).collect();
+                (String::new(), names.join(", "))
+            }
             None => helm.map_or(Default::default(), |helm| names(&helm.repo, &helm.chart)),
         };
         Self {

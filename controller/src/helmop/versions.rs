@@ -71,8 +71,12 @@ pub async fn versions<'v, 'a>(
     input: ResolveInput<'_, 'v, 'a>,
 ) -> Result<Versions<'v, 'a>, ReconcileError> {
     let charts = input.charts;
+    let since = match input.since {
+        None if Box::pin(have_changed(context, input.valid, &charts)).await? => Some(Timestamp::now()),
+        since => since,
+    };
     let ages = Ages::of(input.valid, Timestamp::now());
-    if charts.have_versions() && input.since.is_none() {
+    if charts.have_versions() && since.is_none() {
         return Ok(Versions {
             charts,
             waited: false,
@@ -84,14 +88,14 @@ pub async fn versions<'v, 'a>(
     let request = context.retries.helmops.request(input.key.clone(), interval);
     request.map_err(ReconcileError::TooSoon)?;
     // If a chart is resolved anyway and polling is enabled, the others are polled too: mostly that costs no request.
-    let is_poll = input.since.is_some() || input.valid.polling.is_some();
+    let is_poll = since.is_some() || input.valid.polling.is_some();
     let authorities = input.rancher_ca.ca_certificates();
     let resolve_context = ResolveContext {
         client: &context.client,
         metrics: &context.metrics.resolutions,
         ca_certificates: &authorities,
         interest: &|index, namespace| context.interest.charts(index, namespace),
-        since: input.since.map_or_else(Instant::now, instant),
+        since: since.map_or_else(Instant::now, instant),
     };
     let namespace = Namespace::clone(permit.namespace());
     let resolution = async {
@@ -112,6 +116,32 @@ pub async fn versions<'v, 'a>(
         .await
         .map_err(ReconcileError::Interrupted)?;
     resolved.map_err(|error| ReconcileError::Resolve(Box::new(error)))
+}
+
+/// Whether a chart whose changes are not polled for, such as manifests in ConfigMaps, is another one than recorded.
+async fn have_changed(
+    context: &Context,
+    valid: &ValidHelmOp<'_>,
+    charts: &RequestedCharts<'_, '_>,
+) -> Result<bool, ReconcileError> {
+    let resolve_context = ResolveContext {
+        client: &context.client,
+        metrics: &context.metrics.resolutions,
+        ca_certificates: &[],
+        interest: &|index, namespace| context.interest.charts(index, namespace),
+        since: Instant::now(),
+    };
+    let mut resolver = context
+        .resolver
+        .chart_resolver(resolve_context, valid.helmop, &valid.chart);
+    for chart in charts.as_slice() {
+        let Some(version) = &chart.version else { continue };
+        let changed = resolver.has_changed(chart.request, version).await;
+        if changed.map_err(|error| ReconcileError::Resolve(Box::new(error)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The time between two requests for a HelmOp that changes all the time.

@@ -17,7 +17,7 @@
 //! | BundleDeployments | all, complete | their Bundle and their Cluster |
 //! | Clusters, ClusterGroups, mappings, namespaces | all, metadata only for namespaces | Bundles that may target the Cluster, the Cluster itself, and Schedules in its namespace |
 //! | Schedules | all | the Schedule, the Clusters in its namespace |
-//! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters |
+//! | Secrets and ConfigMaps | nothing | the Bundles that copy them to clusters, the HelmOps that deploy their keys |
 //! | copies of these in the namespaces of clusters | the content of their metadata | the Bundles that they belong to |
 //! | Contents of this controller | the content of their metadata | what deletes those that are not used; if one is gone, the HelmOps that need it |
 //! | Policies | | the Bundles in their namespace |
@@ -276,8 +276,9 @@ pub fn watch(client: &Client, scope: &Scope, stores: &Stores) -> Watches {
         observed.push(of_clusters.filter(is_ours).flat_map(with_imports).boxed());
         observed.push(copies::<Secret>(client, stores, delivery, CopyKind::Secret));
         observed.push(copies::<ConfigMap>(client, stores, delivery, CopyKind::ConfigMap));
-        let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), stores.bundles.clone());
-        secret_changes.push(config_maps.map(Work::Bundle).boxed());
+        let (helmops, bundles) = (stores.helmops.clone(), stores.bundles.clone());
+        let config_maps = sources::of_config_maps(Api::all(client.clone()), synced(), helmops, bundles);
+        secret_changes.push(config_maps.boxed());
         let of_contents = delivery.contents.watch(client, &stores.bundles);
         // The default shard deletes those of all shards.
         let is_ours = move |work: &Work| ready(is_default_shard || !matches!(work, Work::Contents));

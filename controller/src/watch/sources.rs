@@ -4,7 +4,9 @@
 //! Only metadata is watched, and nothing is stored: a Secret is read when it is used.
 
 use futures::{Stream, StreamExt, stream};
-use helmops_api::{Bundle, BundleDeploymentOptions, Cluster, Decoded, HelmOp, MetadataOnly};
+use helmops_api::{
+    Bundle, BundleDeploymentOptions, Cluster, Decoded, HelmOp, MetadataOnly, PackedChartSource,
+};
 use helmops_core::{
     policy::Policies,
     targeting::copies::{self, CopyKind, SourceRef},
@@ -59,14 +61,36 @@ pub fn of_secrets(
     })
 }
 
-/// Bundles that copy a changed ConfigMap to clusters.
+/// Bundles that copy a changed ConfigMap to clusters, and HelmOps that deploy its keys.
 pub fn of_config_maps(
     api: Api<MetadataOnly<ConfigMap>>,
     synced: oneshot::Sender<()>,
+    helmops: ObjectCache<Decoded<HelmOp>>,
     bundles: ObjectCache<Decoded<Bundle>>,
-) -> impl Stream<Item = BundleKey> + Send {
+) -> impl Stream<Item = Work> + Send {
     let changes = uncached_changes(api, watcher::Config::default(), synced);
-    changes.flat_map(move |config_map| stream::iter(copied_by(&bundles, CopyKind::ConfigMap, &config_map)))
+    changes.flat_map(move |config_map| {
+        let bundles = copied_by(&bundles, CopyKind::ConfigMap, &config_map);
+        let helmops = deploying(&helmops, &config_map);
+        let bundles = bundles.into_iter().map(Work::Bundle);
+        stream::iter(
+            bundles
+                .chain(helmops.into_iter().map(Work::HelmOp))
+                .collect::<Vec<_>>(),
+        )
+    })
+}
+
+/// The HelmOps that deploy the keys of a ConfigMap.
+fn deploying(helmops: &ObjectCache<Decoded<HelmOp>>, config_map: &MetadataOnly<ConfigMap>) -> Vec<HelmOpKey> {
+    let (namespace, name) = (config_map.namespace(), config_map.name_any());
+    helmops.matching(|object| {
+        let helmop = object
+            .valid()
+            .filter(|helmop| helmop.metadata.namespace == namespace);
+        let packed = helmop.and_then(|helmop| helmop.spec.packed());
+        matches!(packed, Some(PackedChartSource::ConfigMaps(all)) if all.iter().any(|one| one.name == name))
+    })
 }
 
 /// The Clusters that name a Secret as their kubeconfig.
@@ -174,6 +198,38 @@ mod tests {
         assert_eq!(
             helmops_naming(&store, &policies, &secret("a", "access")),
             [key("a", "web")]
+        );
+    }
+
+    #[test]
+    fn a_config_map_affects_the_helmops_that_deploy_its_keys() {
+        let helmop = |(namespace, name): (&str, &str)| -> Decoded<HelmOp> {
+            let source = json!({ "configMaps": [{ "name": "first" }, { "name": name }], "manifests": {} });
+            let object = json!({
+                "metadata": { "namespace": namespace, "name": name },
+                "spec": { "chartSource": source }
+            });
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let store: ObjectCache<_> = [("a", "web"), ("a", "db"), ("b", "web")]
+            .into_iter()
+            .map(helmop)
+            .collect();
+        let deploying = |namespace: &str, name: &str| {
+            let metadata = ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            };
+            deploying(&store, &MetadataOnly::from(metadata)).len()
+        };
+        assert_eq!(
+            [
+                deploying("a", "web"),
+                deploying("a", "first"),
+                deploying("c", "web")
+            ],
+            [1, 2, 0]
         );
     }
 

@@ -169,6 +169,9 @@ impl HelmOpSpec {
                 source.git.as_deref().map(PackedChartSource::Git),
                 source.bucket.as_deref().map(PackedChartSource::Bucket),
                 source.oci.as_deref().map(PackedChartSource::Artifact),
+                Some(&*source.config_maps)
+                    .filter(|config_maps| !config_maps.is_empty())
+                    .map(PackedChartSource::ConfigMaps),
             ]
         });
         all.flatten()
@@ -196,6 +199,8 @@ pub enum PackedChartSource<'a> {
     Bucket(&'a BucketSource),
     /// `spec.chartSource.oci`.
     Artifact(&'a ArtifactSource),
+    /// `spec.chartSource.configMaps`, at least one.
+    ConfigMaps(&'a [LocalReference]),
 }
 
 impl<'a> PackedChartSource<'a> {
@@ -205,6 +210,7 @@ impl<'a> PackedChartSource<'a> {
             Self::Git(source) => source.secret_name(),
             Self::Bucket(source) => source.secret_name(),
             Self::Artifact(source) => source.secret_name(),
+            Self::ConfigMaps(_) => "",
         }
     }
 
@@ -214,6 +220,7 @@ impl<'a> PackedChartSource<'a> {
             Self::Git(_) => "git",
             Self::Bucket(_) => "bucket",
             Self::Artifact(_) => "oci",
+            Self::ConfigMaps(_) => "configMaps",
         }
     }
 }
@@ -235,6 +242,9 @@ wire! {
         /// `helm.version`. The controller reads it, packs the chart, and delivers it as `Content`. A chart that was published with `helm push` is
         /// named in `helm.repo`.
         "oci" | nullable => oci: Option<Box<ArtifactSource>>,
+        /// ConfigMaps in the same namespace with manifests: each key is the name of a file. They go with `manifests`. The controller reads them,
+        /// and releases each change of them.
+        "configMaps" | nullable => config_maps: Vec<LocalReference>,
         /// If it is set, also as `{}`, the files in the folder of `git`, `bucket` or `oci` are no chart, but manifests of objects or a kustomization, as those of a
         /// GitRepo: `kustomize` and `yaml` of the HelmOp and of its targets apply to them.
         "manifests" | nullable => manifests: Option<ManifestsSource>,

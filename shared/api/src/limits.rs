@@ -47,6 +47,9 @@ pub const SELECTOR_TEXT: usize = 1_024;
 /// of these in total), rules for drift, and the parts of one rule. The agent evaluates some of them for each object of a release.
 pub const SHORT_LIST: usize = 256;
 
+/// ConfigMaps with manifests. The API server stores at most 1 MiB in each, and all of them are in memory while they are packed.
+pub const CONFIG_MAPS: usize = 10;
+
 /// Labels or expressions of a selector. Each is compared with the labels of each cluster.
 pub const SELECTOR_PARTS: usize = 100;
 
@@ -143,6 +146,8 @@ const OF_SPEC: &[Limit] = &[
     ("chartSource.oci.ref.tag", Measure::Length, NAME),
     ("chartSource.oci.ref.semver", Measure::Length, VERSION),
     ("chartSource.oci.ref.digest", Measure::Length, NAME),
+    ("chartSource.configMaps", Measure::Items, CONFIG_MAPS),
+    ("chartSource.configMaps[].name", Measure::Length, NAME),
     ("helmSecretName", Measure::Length, NAME),
     ("caBundle", Measure::Length, CA_BUNDLE),
     ("targets", Measure::Items, TARGETS),

@@ -18,10 +18,12 @@ mod bounds;
 mod bucket;
 mod cache;
 mod chart_errors;
+mod config_maps;
 mod download;
 mod endpoint;
 mod error;
 mod explain;
+mod files;
 mod git;
 mod http;
 mod login;
@@ -66,6 +68,7 @@ pub use self::{
     artifact::ArtifactError,
     bounds::MemoryBounds,
     bucket::BucketError,
+    config_maps::ConfigMapError,
     download::{ChartDownload, DigestMismatch, DownloadError, Downloaded, MAX_ARCHIVE, Origin},
     endpoint::{EndpointError, EndpointRequest},
     error::ResolveError,

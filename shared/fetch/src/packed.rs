@@ -4,17 +4,20 @@ use std::{io::Write, sync::Arc};
 
 use helmops_git::Location;
 use helmops_model::chart::{
-    request::{PackedRequest, PackedSource},
+    config_maps::ConfigMapFiles,
+    request::{ChartRequest, PackedRequest, PackedSource},
     resolved::ChartVersion,
 };
 use helmops_runtime::error_class::{Classified, ClassifiedError};
+use kube::Client;
 use thiserror::Error;
 
 use super::{
-    ChartResolver,
+    ChartResolver, Resolver,
     access::{self, Access},
     artifact::{self, ArtifactError},
     bucket::{self, BucketError},
+    config_maps::{ConfigMapError, ConfigMapSource},
     download::{DownloadError, Downloaded},
     error::ResolveError,
     git::{self, GitError},
@@ -43,6 +46,9 @@ pub enum PackedError {
     /// The registry cannot be read, or has no such chart.
     #[error(transparent)]
     Artifact(ArtifactError),
+    /// The ConfigMaps cannot be read, or have no manifests.
+    #[error(transparent)]
+    ConfigMaps(ConfigMapError),
 }
 
 impl PackedError {
@@ -61,6 +67,7 @@ impl PackedError {
             Self::Git(GitError::Select { .. } | GitError::Chart { .. })
                 | Self::Bucket(BucketError::Chart { .. } | BucketError::NoArchive { .. })
                 | Self::Artifact(ArtifactError::Chart { .. })
+                | Self::ConfigMaps(ConfigMapError::Manifests { .. })
         )
     }
 
@@ -69,7 +76,8 @@ impl PackedError {
         match source {
             PackedSource::Git(_) => Self::GitSecret(error),
             PackedSource::Bucket(_) => Self::BucketSecret(error),
-            PackedSource::Artifact(_) => Self::ArtifactSecret(error),
+            // ConfigMaps have none.
+            PackedSource::Artifact(_) | PackedSource::ConfigMaps(_) => Self::ArtifactSecret(error),
         }
     }
 }
@@ -83,6 +91,7 @@ impl ClassifiedError for PackedError {
             Self::Git(error) => error.classify(),
             Self::Bucket(error) => error.classify(),
             Self::Artifact(error) => error.classify(),
+            Self::ConfigMaps(error) => error.classify(),
         }
     }
 }
@@ -92,7 +101,7 @@ pub fn server(source: &PackedSource) -> Server {
     match source {
         PackedSource::Git(_) => Server::Git,
         PackedSource::Bucket(_) => Server::Bucket,
-        PackedSource::Artifact(_) => Server::Charts,
+        PackedSource::Artifact(_) | PackedSource::ConfigMaps(_) => Server::Charts,
     }
 }
 
@@ -105,6 +114,7 @@ pub fn origin(source: &PackedSource, plain_http: bool) -> String {
         },
         PackedSource::Bucket(chart) => access::repository_origin(chart.location.endpoint.as_str(), false),
         PackedSource::Artifact(chart) => access::repository_origin(&chart.repo, plain_http),
+        PackedSource::ConfigMaps(_) => String::new(),
     }
 }
 
@@ -115,7 +125,7 @@ impl ChartResolver<'_> {
         request: &PackedRequest,
         deployed: DeployedChart<'_>,
     ) -> Result<ChartVersion, ResolveError> {
-        let (resolver, since) = (self.resolver, self.context.since);
+        let (resolver, client, since) = (self.resolver, self.context.client, self.context.since);
         let access = self.packed_access(request).await.map_err(ResolveError::Packed)?;
         let version = match &request.source {
             PackedSource::Git(chart) => {
@@ -137,6 +147,12 @@ impl ChartResolver<'_> {
                     .version(sources, access, chart, deployed, since);
                 Box::pin(version).await.map_err(PackedError::Artifact)
             }
+            PackedSource::ConfigMaps(files) => {
+                let version = config_maps(resolver, client, access, files)
+                    .version(deployed)
+                    .await;
+                version.map_err(PackedError::ConfigMaps)
+            }
         };
         version.map_err(ResolveError::Packed)
     }
@@ -149,7 +165,7 @@ impl ChartResolver<'_> {
         limit: u64,
         mut output: W,
     ) -> Result<Downloaded<W>, DownloadError> {
-        let resolver = self.resolver;
+        let (resolver, client) = (self.resolver, self.context.client);
         let access = self.packed_access(request).await.map_err(DownloadError::Packed)?;
         let packed = match &request.source {
             PackedSource::Git(chart) => {
@@ -179,6 +195,13 @@ impl ChartResolver<'_> {
                     .map(|packed| (packed.archive, packed.digest))
                     .map_err(PackedError::Artifact)
             }
+            PackedSource::ConfigMaps(files) => {
+                let source = config_maps(resolver, client, access, files);
+                let packed = source.archive(version, limit).await;
+                packed
+                    .map(|packed| (packed.archive, packed.digest))
+                    .map_err(PackedError::ConfigMaps)
+            }
         };
         let (archive, sha256) = packed.map_err(DownloadError::Packed)?;
         output.write_all(&archive).map_err(DownloadError::Write)?;
@@ -190,9 +213,47 @@ impl ChartResolver<'_> {
         })
     }
 
+    /// Whether a chart has changed since its version was resolved, as far as that is known without a poll.
+    ///
+    /// # Errors
+    /// If what it consists of cannot be read.
+    pub async fn has_changed(
+        &mut self,
+        request: &ChartRequest<'_>,
+        version: &ChartVersion,
+    ) -> Result<bool, ResolveError> {
+        let Some(PackedRequest {
+            source: PackedSource::ConfigMaps(files),
+            ..
+        }) = request.packed.as_deref()
+        else {
+            return Ok(false);
+        };
+        let (resolver, client) = (self.resolver, self.context.client);
+        let access = self.access().await.map_err(ResolveError::Secret)?;
+        let source = config_maps(resolver, client, access, files);
+        let changed = source.has_changed(version).await;
+        changed.map_err(|error| ResolveError::Packed(PackedError::ConfigMaps(error)))
+    }
+
     async fn packed_access(&mut self, request: &PackedRequest) -> Result<&Arc<Access>, PackedError> {
         let access = self.access().await;
         access.map_err(|error| PackedError::of_secret(&request.source, error))
+    }
+}
+
+fn config_maps<'a>(
+    resolver: &'a Resolver,
+    client: &'a Client,
+    access: &'a Access,
+    files: &'a ConfigMapFiles,
+) -> ConfigMapSource<'a> {
+    ConfigMapSource {
+        client,
+        namespace: &access.namespace,
+        files,
+        budget: &resolver.budget,
+        compute: &resolver.buckets.compute,
     }
 }
 

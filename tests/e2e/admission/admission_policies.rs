@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::SOON;
 
 /// The allowed chart sources: those of the manifests, and paths of a host.
-const ALLOWED: [&str; 7] = [
+const ALLOWED: [&str; 8] = [
     "https://charts.example.com",
     "oci://registry.example.com/charts",
     "https://h.example.com/team-a",
@@ -17,6 +17,7 @@ const ALLOWED: [&str; 7] = [
     "git+https://git.example.com/team",
     "bucket+https://minio.example.com:9000/charts",
     "artifact+oci://registry.example.com/team",
+    "configmaps+web,db",
 ];
 
 fn helmop(name: &str, spec: &Value) -> String {
@@ -94,6 +95,7 @@ async fn admission_policies_deny_insecure_tls_foreign_repositories_copies_and_de
     git_repositories_are_denied(&kubectl).await;
     buckets_are_denied(&kubectl).await;
     artifacts_are_denied(&kubectl).await;
+    config_maps_are_denied(&kubectl).await;
     endpoints_of_gates_are_denied(&kubectl).await;
     ambiguous_paths_are_denied(&kubectl).await;
     only_listed_resources_are_copied(&kubectl).await;
@@ -138,6 +140,28 @@ async fn artifacts_are_denied(kubectl: &Kubectl) {
         assert!(
             if is_allowed { error.is_empty() } else { is_denied },
             "{url}: {error}"
+        );
+    }
+}
+
+/// Their manifests come from no listed repository.
+async fn config_maps_are_denied(kubectl: &Kubectl) {
+    for (names, is_allowed) in [
+        (&["web", "db"][..], true),
+        (&["web"], false),
+        (&["web", "db", "x"], false),
+    ] {
+        let all: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+        let spec = json!({ "chartSource": { "configMaps": all, "manifests": {} } });
+        let error = dry_run_error_of(kubectl, "HelmOp", &spec).await;
+        let denied = format!(
+            "spec.chartSource.configMaps: configmaps+{} is not allowed",
+            names.join(",")
+        );
+        let is_denied = error.contains(&denied);
+        assert!(
+            if is_allowed { error.is_empty() } else { is_denied },
+            "{names:?}: {error}"
         );
     }
 }
@@ -189,7 +213,8 @@ async fn buckets_are_denied(kubectl: &Kubectl) {
             Some("bucket+https://storage.googleapis.com/charts"),
         ),
     ] {
-        let spec = json!({ "chartSource": { "bucket": bucket } });
+        // Nulls are no sources.
+        let spec = json!({ "chartSource": { "bucket": bucket, "oci": null, "configMaps": null } });
         let error = dry_run_error_of(kubectl, "HelmOp", &spec).await;
         match allowed {
             None => assert!(error.is_empty(), "{bucket}: {error}"),

@@ -378,7 +378,7 @@ async fn every_field_has_an_example_that_is_accepted() {
     for block in ["fields.md", "lifecycle.md"].into_iter().flat_map(yaml_blocks) {
         let mut spec: Value = serde_saphyr::from_str(&block).unwrap();
         value_paths(&spec, "", &mut shown);
-        let is_packed = ["git", "bucket"]
+        let is_packed = ["git", "bucket", "oci", "configMaps"]
             .into_iter()
             .any(|source| !spec["chartSource"][source].is_null());
         if spec["helm"].is_null() && !is_packed {

@@ -146,6 +146,47 @@ async fn manifests_are_deployed_as_they_are_and_once() {
     assert!(found.contains("0.0.0+"), "{found}");
 }
 
+/// They are watched, so nothing is polled.
+#[tokio::test]
+async fn config_maps_are_deployed_whenever_they_change() {
+    let fixture = Fixture::new("config-maps", 1).await;
+    let kubectl = fixture.workspace.namespace.kubectl();
+    let source = |name: &str, keys: &Value| {
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": keys })
+            .to_string()
+    };
+    let put = async |name: &str, keys: Value| {
+        kubectl.apply(&source(name, &keys)).await.unwrap().ok().unwrap();
+    };
+    put("one", json!({ "web.yaml": config("web", "first") })).await;
+    let spec = json!({
+        "chartSource": { "configMaps": [{ "name": "one" }, { "name": "two" }], "manifests": {} },
+        "targets": fixture.targets(),
+    });
+    kubectl.apply(&helmop("web", &spec)).await.unwrap().ok().unwrap();
+    let refused = async |reason: &str| {
+        crate::harness::until_reason(&fixture.workspace.namespace, "web", "Accepted", reason).await
+    };
+    let message = refused("ChartNotFound").await;
+    assert!(message.contains("ConfigMap two does not exist"), "{message}");
+    put("two", json!({ "web.yaml": config("db", "b") })).await;
+    let message = refused("InvalidChart").await;
+    assert!(
+        message.contains("in ConfigMap one and in ConfigMap two"),
+        "{message}"
+    );
+    put("two", json!({ "db.yaml": config("db", "b") })).await;
+    until_text(&fixture, 0, "web", "first").await;
+    until_text(&fixture, 0, "db", "b").await;
+
+    // Another version of the object with the same keys.
+    let label = ["label", "configmap/one", "team=a"];
+    kubectl.run(&label).await.unwrap().ok().unwrap();
+    put("one", json!({ "web.yaml": config("web", "second") })).await;
+    until_text(&fixture, 0, "web", "second").await;
+    assert_eq!(revision(&fixture, 0).await, Some(2));
+}
+
 #[tokio::test]
 async fn each_target_has_its_own_kustomization_or_overlays() {
     let fixture = Fixture::new("manifests", 2).await;

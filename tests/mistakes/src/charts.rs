@@ -13,6 +13,7 @@ pub fn add(table: &mut Table) {
         ("buckets", bucket),
         ("beside buckets", beside_bucket),
         ("artifacts", artifact),
+        ("ConfigMaps", config_maps),
         ("manifests", manifests),
         ("URLs", urls),
         ("tags", tags),
@@ -307,6 +308,70 @@ fn artifact(table: &mut Table) {
         ),
     ] {
         table.spec(&with_artifact(&over), path, reason, &[word]);
+    }
+}
+
+/// Manifests in ConfigMaps.
+fn config_maps(table: &mut Table) {
+    let spec = |over: &Value| {
+        let mut spec = json!({
+            "chartSource": { "configMaps": [{ "name": "web" }], "manifests": {} },
+            "targets": [{ "clusterSelector": {} }],
+        });
+        json_patch::merge(&mut spec, over);
+        spec
+    };
+    for (over, path, reason, word) in [
+        (
+            json!({ "chartSource": { "manifests": null } }),
+            "spec.chartSource.manifests",
+            "HelmRequired",
+            "add manifests: {}",
+        ),
+        (
+            json!({ "chartSource": { "configMaps": [{ "name": "" }] } }),
+            "spec.chartSource.configMaps[0].name",
+            "InvalidName",
+            "name the ConfigMap",
+        ),
+        (
+            json!({ "chartSource": { "configMaps": [{ "name": "A B" }] } }),
+            "spec.chartSource.configMaps[0].name",
+            "InvalidName",
+            "A B",
+        ),
+        (
+            json!({ "chartSource": { "configMaps": [{ "name": "a" }, { "name": "a" }] } }),
+            "spec.chartSource.configMaps[1].name",
+            "InvalidName",
+            "twice",
+        ),
+        (
+            json!({ "chartSource": { "git": { "url": "https://h/n" } } }),
+            "spec.chartSource.configMaps",
+            "RepoForbidden",
+            "remove one of both",
+        ),
+        (
+            json!({ "helm": { "chart": "web" } }),
+            "spec.helm.chart",
+            "ChartForbidden",
+            "remove chart",
+        ),
+        (
+            json!({ "onDigestChange": "Follow" }),
+            "spec.onDigestChange",
+            "VersionForbidden",
+            "each change is released",
+        ),
+        (
+            json!({ "helmSecretName": "access" }),
+            "spec.helmSecretName",
+            "VersionForbidden",
+            "fetch nothing",
+        ),
+    ] {
+        table.spec(&spec(&over), path, reason, &[word]);
     }
 }
 

@@ -12,6 +12,7 @@ pub fn add(table: &mut Table) {
         ("names and patterns", names_and_patterns as fn(&mut Table)),
         ("archives and registries", archives_and_registries),
         ("Git", git),
+        ("other packed charts", packed),
         ("targets", targets),
         ("required accounts", required_accounts),
         ("all violations", all_violations),
@@ -129,10 +130,6 @@ fn git(table: &mut Table) {
     let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["a"], "defaultHelmSecretName": "a" } });
     let direct = json!({ "helmOp": { "allowedDelivery": ["Direct"] } });
     let git = |git: Value| json!({ "helm": null, "chartSource": { "git": git } });
-    let registries =
-        json!({ "helmOp": { "allowedHelmRepoPatterns": ["oci://h/.*", r"artifact\+oci://h/deploy/.*"] } });
-    let artifact = |oci: Value| json!({ "helm": null, "chartSource": { "oci": oci } });
-    let bucket = |bucket: Value| json!({ "helm": null, "chartSource": { "bucket": bucket } });
     for (fields, over, expected) in [
         (&repos, git(json!({ "url": "https://h/team/n.git" })), None),
         // A pattern for Helm repositories allows no Git repository.
@@ -170,7 +167,35 @@ fn git(table: &mut Table) {
                 "disallowed helmSecretName b",
             )),
         ),
-        // Nor does it allow a bucket.
+        // The default is for repositories and registries.
+        (&secrets, git(json!({ "url": "https://h/n" })), None),
+        (
+            &direct,
+            git(json!({ "url": "https://h/n" })),
+            Some((
+                "spec.chartSource.deliver",
+                "disallowed chartSource.deliver Content",
+            )),
+        ),
+    ] {
+        table.denied(fields.clone(), over, expected.as_slice());
+    }
+}
+
+/// A pattern for repositories allows nothing else that charts are packed from.
+fn packed(table: &mut Table) {
+    let repos = json!({ "helmOp": { "allowedHelmRepoPatterns": ["https://h/.*"] } });
+    let charts = json!({ "helmOp": { "allowedChartPatterns": ["charts/.*"] } });
+    let secrets = json!({ "helmOp": { "allowedHelmSecretNames": ["a"] } });
+    let registries =
+        json!({ "helmOp": { "allowedHelmRepoPatterns": ["oci://h/.*", r"artifact\+oci://h/deploy/.*"] } });
+    let config_maps = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+        json!({ "helm": null, "chartSource": { "configMaps": names, "manifests": {} } })
+    };
+    let artifact = |oci: Value| json!({ "helm": null, "chartSource": { "oci": oci } });
+    let bucket = |bucket: Value| json!({ "helm": null, "chartSource": { "bucket": bucket } });
+    for (fields, over, expected) in [
         (
             &repos,
             bucket(json!({ "endpoint": "h", "bucketName": "team" })),
@@ -219,14 +244,13 @@ fn git(table: &mut Table) {
                 "disallowed helmSecretName b",
             )),
         ),
-        // The default is for repositories and registries.
-        (&secrets, git(json!({ "url": "https://h/n" })), None),
+        // Nor does any pattern for repositories allow ConfigMaps.
         (
-            &direct,
-            git(json!({ "url": "https://h/n" })),
+            &repos,
+            config_maps(&["web", "db"]),
             Some((
-                "spec.chartSource.deliver",
-                "disallowed chartSource.deliver Content",
+                "spec.chartSource.configMaps.name",
+                "disallowed helm repo configmaps+web,db",
             )),
         ),
     ] {

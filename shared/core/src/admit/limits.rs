@@ -181,6 +181,18 @@ fn check_packed(errors: &mut FieldErrors, path: &Path<'_>, source: PackedChartSo
         PackedChartSource::Git(source) => check_git(errors, path, source),
         PackedChartSource::Bucket(source) => check_bucket(errors, path, source),
         PackedChartSource::Artifact(source) => check_artifact(errors, path, source),
+        PackedChartSource::ConfigMaps(all) => {
+            let fix = "write several keys into one ConfigMap, or make several HelmOps of it";
+            items(errors, path, all.len(), limits::CONFIG_MAPS, fix);
+            for (index, reference) in all.iter().enumerate() {
+                length(
+                    errors,
+                    &path.index(index).field("name"),
+                    &reference.name,
+                    limits::NAME,
+                );
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod artifact;
 mod bucket;
+mod config_maps;
 mod ca_bundle;
 mod chart;
 pub mod cycle;

@@ -11,13 +11,15 @@ use helmops_model::{
     validation::{FieldErrors, Path, names},
 };
 
-use super::{Charts, artifact, bucket, git, options};
+use super::{Charts, artifact, bucket, config_maps, git, options};
 use crate::poll;
 
 /// How the messages about one kind of source name it.
 struct Terms {
     /// The field that names it.
     field: &'static str,
+    /// Whether it has a Secret with the access, and a choice of what is released.
+    has_access: bool,
     /// What is set in place of a filter of versions.
     select: &'static str,
     /// What is set in place of an age.
@@ -28,6 +30,7 @@ struct Terms {
 
 const GIT: Terms = Terms {
     field: "spec.chartSource.git",
+    has_access: true,
     select: ", and select tags with spec.chartSource.git.ref.semver",
     age: ", and let ref name a branch or tags that are moved when a change is old enough",
     version: ", and choose a branch, a tag or a commit in spec.chartSource.git.ref",
@@ -35,6 +38,7 @@ const GIT: Terms = Terms {
 
 const BUCKET: Terms = Terms {
     field: "spec.chartSource.bucket",
+    has_access: true,
     select: ", and name the archive of a version, or the folder of a chart, in spec.chartSource.bucket.path",
     age: ", and let path name what is uploaded when it is old enough",
     version: ", and name another object or folder in spec.chartSource.bucket.path",
@@ -42,9 +46,18 @@ const BUCKET: Terms = Terms {
 
 const ARTIFACT: Terms = Terms {
     field: "spec.chartSource.oci",
+    has_access: true,
     select: ", and select tags with spec.chartSource.oci.ref.semver",
     age: ", and let ref name a tag that is moved when a change is old enough",
     version: ", and choose a tag or a digest in spec.chartSource.oci.ref",
+};
+
+const CONFIG_MAPS: Terms = Terms {
+    field: "spec.chartSource.configMaps",
+    has_access: false,
+    select: "",
+    age: ", and change the ConfigMaps when a change is old enough",
+    version: "",
 };
 
 /// The chart of the source, which is that of all targets; `None` if it is invalid.
@@ -71,12 +84,17 @@ pub(super) fn check<'a>(
             let path = path.field("oci");
             (&ARTIFACT, artifact::check(errors, &path, source, has_manifests))
         }
+        PackedChartSource::ConfigMaps(all) => (
+            &CONFIG_MAPS,
+            Some(config_maps::check(errors, &path, all, has_manifests)),
+        ),
     };
     for other in spec.packed_sources().skip(1) {
         let text = match other {
-            PackedChartSource::Git(source) => &source.url,
+            PackedChartSource::Git(source) => &*source.url,
             PackedChartSource::Bucket(source) => &source.bucket_name,
             PackedChartSource::Artifact(source) => &source.url,
+            PackedChartSource::ConfigMaps(all) => all.first().map_or("", |first| &first.name),
         };
         errors.forbidden(
             &path.field(other.field()),
@@ -104,7 +122,8 @@ pub(super) fn check<'a>(
 /// Reports that there are no files for `spec.chartSource.manifests`.
 pub(super) fn require_files(errors: &mut FieldErrors, root: &Path<'_>) {
     let detail = "spec.chartSource.manifests says that files are manifests, and names none; name the repository in spec.chartSource.git, the \
-                  bucket in spec.chartSource.bucket or the artifact in spec.chartSource.oci, or remove manifests";
+                  bucket in spec.chartSource.bucket, the artifact in spec.chartSource.oci or ConfigMaps in spec.chartSource.configMaps, or remove \
+                  manifests";
     let path = root.field("chartSource");
     errors.required(&path.field("git"), Reason::HelmRequired, detail);
 }
@@ -203,8 +222,20 @@ fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec, te
         }
     }
     let Terms {
-        field, select, age, ..
-    } = terms;
+        field,
+        has_access,
+        select,
+        age,
+        ..
+    } = *terms;
+    let (released, access) = if has_access {
+        (
+            format!("{field}.reconcileStrategy says what is released"),
+            format!(", and name the access in {field}.secretRef"),
+        )
+    } else {
+        ("each change is released".to_owned(), String::new())
+    };
     for (other, text, detail) in [
         (
             "semverFilter",
@@ -215,16 +246,13 @@ fn check_others(errors: &mut FieldErrors, root: &Path<'_>, spec: &HelmOpSpec, te
             "onDigestChange",
             &spec.on_digest_change,
             format!(
-                "it is about versions that are published again, which {field} has not; remove it: {field}.reconcileStrategy says what is \
-                 released"
+                "it is about versions that are published again, which {field} has not; remove it: {released}"
             ),
         ),
         (
             "helmSecretName",
             &spec.helm_secret_name,
-            format!(
-                "it is copied to the clusters, and these fetch nothing with {field}; remove it, and name the access in {field}.secretRef"
-            ),
+            format!("it is copied to the clusters, and these fetch nothing with {field}; remove it{access}"),
         ),
         (
             "minAge",
@@ -244,7 +272,12 @@ fn check_helm(
     helm: &HelmOptions,
     (terms, has_manifests): (&Terms, bool),
 ) {
-    let Terms { field, version, .. } = terms;
+    let Terms {
+        field,
+        has_access,
+        version,
+        ..
+    } = *terms;
     let why = if has_manifests {
         "manifests have none"
     } else {
@@ -261,7 +294,11 @@ fn check_helm(
             "chart",
             &helm.chart,
             Reason::ChartForbidden,
-            format!("remove chart, and set {field}.path"),
+            if has_access {
+                format!("remove chart, and set {field}.path")
+            } else {
+                "remove chart".to_owned()
+            },
         ),
         (
             "version",

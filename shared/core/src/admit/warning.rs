@@ -14,7 +14,7 @@ use helmops_model::chart::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{MAX_HELM_RUN, artifact, bucket, git, lifecycle, nulls};
+use super::{MAX_HELM_RUN, artifact, bucket, config_maps, git, lifecycle, nulls};
 use crate::poll;
 
 /// How many warnings of one object are reported; the API server forwards at most 4096 characters.
@@ -54,6 +54,9 @@ pub fn warnings(helmop: &HelmOp) -> Vec<String> {
         }
         Some(PackedChartSource::Artifact(source)) => {
             artifact::warnings(spec, source).for_each(|warning| warnings.add(warning));
+        }
+        Some(PackedChartSource::ConfigMaps(_)) => {
+            config_maps::warnings(spec).for_each(|warning| warnings.add(warning));
         }
         None => {}
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use helmops_bucket::BUCKET_PREFIX;
 use helmops_model::chart::{
     artifact::ARTIFACT_PREFIX,
+    config_maps::CONFIG_MAPS_PREFIX,
     location::{self, without_credentials},
     registry::{
         endpoint::{DOCKER_HUB, Endpoint, Transport},
@@ -60,10 +61,10 @@ pub fn origin(source: ChartSource<'_>) -> PolicySubject<'_> {
             candidates: location(repo),
         },
         ChartSource::Packed { repo, .. } => PolicySubject {
-            field: if repo.starts_with(BUCKET_PREFIX) {
-                "bucketName"
-            } else {
-                "url"
+            field: match source::packed_prefix(repo) {
+                Some(BUCKET_PREFIX) => "bucketName",
+                Some(CONFIG_MAPS_PREFIX) => "name",
+                _ => "url",
             },
             text: repo,
             candidates: packed(repo),
@@ -95,11 +96,14 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
             text: chart,
             candidates: Ok(vec![chart.into()]),
         },
-        ChartSource::Packed { path, .. } => {
+        ChartSource::Packed { repo, path } => {
             // An expression that matches the empty text alone would be a riddle.
             let path = if path.is_empty() { "." } else { path };
             PolicySubject {
-                field: "path",
+                field: match source::packed_prefix(repo) {
+                    Some(CONFIG_MAPS_PREFIX) => "name",
+                    _ => "path",
+                },
                 text: path,
                 candidates: Ok(vec![path.into()]),
             }
@@ -108,10 +112,13 @@ pub fn chart(source: ChartSource<'_>) -> PolicySubject<'_> {
 }
 
 /// The source as records have it: its URL is compared as that of a Helm repository, but with the prefix before it, so that a pattern for Helm
-/// repositories or registries allows no Git repository, no bucket and no artifact.
+/// repositories or registries allows no Git repository, no bucket, no artifact and no ConfigMap.
 fn packed(repo: &str) -> Result<Vec<Candidate<'_>>, String> {
     let prefix = source::packed_prefix(repo).unwrap_or_default();
     let url = repo.strip_prefix(prefix).unwrap_or(repo);
+    if prefix == CONFIG_MAPS_PREFIX {
+        return Ok(vec![repo.into()]);
+    }
     if prefix == ARTIFACT_PREFIX {
         return Ok(vec![format!("{prefix}{}", reference(url)?).into()]);
     }
@@ -339,6 +346,7 @@ mod tests {
                 &["artifact+oci://h:5000/team/web"],
                 &["charts/web"],
             ),
+            ("configmaps+a,b", "", &["configmaps+a,b"], &["."]),
             ("https://h/stable", "web", &["https://h/stable"][..], &["web"][..]),
             (
                 "",

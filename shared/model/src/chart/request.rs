@@ -7,7 +7,8 @@ use helmops_bucket::{BucketChart, ChartObject};
 use helmops_git::{GitChart, chart::Strategy};
 
 use super::{
-    artifact::ArtifactChart, delivery::content_folder, registry::reference::Reference, source::ChartSource,
+    artifact::ArtifactChart, config_maps::ConfigMapFiles, delivery::content_folder,
+    registry::reference::Reference, source::ChartSource,
 };
 
 /// The target's own `repo`, `chart` or `version`, or the one of `spec.helm` if the target's is empty.
@@ -35,6 +36,8 @@ pub enum PackedSource {
     Bucket(BucketChart),
     /// In an artifact of a registry.
     Artifact(ArtifactChart),
+    /// In ConfigMaps.
+    ConfigMaps(ConfigMapFiles),
 }
 
 impl PackedSource {
@@ -44,6 +47,7 @@ impl PackedSource {
             Self::Git(_) => "git",
             Self::Bucket(_) => "bucket",
             Self::Artifact(_) => "oci",
+            Self::ConfigMaps(_) => "configMaps",
         }
     }
 
@@ -53,6 +57,7 @@ impl PackedSource {
             Self::Git(chart) => chart.path.as_str(),
             Self::Bucket(chart) => chart.path(),
             Self::Artifact(chart) => chart.path.as_str(),
+            Self::ConfigMaps(_) => "",
         }
     }
 
@@ -62,6 +67,7 @@ impl PackedSource {
             Self::Git(chart) => chart.requested(),
             Self::Bucket(chart) => chart.requested(),
             Self::Artifact(chart) => chart.requested(),
+            Self::ConfigMaps(_) => "current keys".to_owned(),
         }
     }
 
@@ -73,6 +79,7 @@ impl PackedSource {
                 matches!(chart.object, ChartObject::Folder { strategy, .. } if strategy == Strategy::Manifests)
             }
             Self::Artifact(chart) => chart.strategy == Strategy::Manifests,
+            Self::ConfigMaps(_) => true,
         }
     }
 
@@ -85,7 +92,7 @@ impl PackedSource {
     pub const fn is_moving(&self) -> bool {
         match self {
             Self::Git(chart) => chart.is_moving(),
-            Self::Bucket(_) => true,
+            Self::Bucket(_) | Self::ConfigMaps(_) => true,
             Self::Artifact(chart) => chart.is_moving(),
         }
     }

@@ -3,7 +3,7 @@
 use helmops_bucket::BUCKET_PREFIX;
 use helmops_git::GIT_PREFIX;
 
-use super::artifact::ARTIFACT_PREFIX;
+use super::{artifact::ARTIFACT_PREFIX, config_maps::CONFIG_MAPS_PREFIX};
 
 /// The source of a chart, by form alone: its URL is not validated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +93,7 @@ impl<'a> ChartSource<'a> {
 /// What names the kind of source at the start of the `repo` of a packed chart, as records and Bundles have it.
 /// `None` for another one.
 pub fn packed_prefix(repo: &str) -> Option<&'static str> {
-    let mut prefixes = [GIT_PREFIX, BUCKET_PREFIX, ARTIFACT_PREFIX].into_iter();
+    let mut prefixes = [GIT_PREFIX, BUCKET_PREFIX, ARTIFACT_PREFIX, CONFIG_MAPS_PREFIX].into_iter();
     prefixes.find(|prefix| repo.starts_with(prefix))
 }
 

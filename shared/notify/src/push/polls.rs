@@ -16,8 +16,8 @@ pub fn followed_by(helmop: &HelmOp) -> Vec<Followed> {
         Some(PackedChartSource::Artifact(source)) => {
             return Followed::of(&source.url, "").into_iter().collect();
         }
-        // No server announces objects in one of the forms that are read.
-        Some(PackedChartSource::Bucket(_)) => return Vec::new(),
+        // No server announces objects in one of the forms that are read, and ConfigMaps are watched.
+        Some(PackedChartSource::Bucket(_) | PackedChartSource::ConfigMaps(_)) => return Vec::new(),
         None => {}
     }
     let bundle = &helmop.spec.bundle;
